@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# What the scripts that run inside the guest share: modules, interfaces, RDMA
+# devices, programs started in the background, and waiting with a time limit.
+#
+# Environment a caller may set:
+#   RSIW_TYPE   link type under test: rsiw (default) or siw
+#   RSIW_PARAMS module parameters for rsiw.ko, e.g. "crc=0"
+#   RSIW_KO     path of rsiw.ko; without it modprobe finds the module
+#   SIW_KO      path of siw.ko (the peer of the interoperation tests)
+#
+# Everything that is made through these functions is undone on exit, in the
+# reverse order, and the modules are unloaded: a reference that leaked shows up
+# as a module that cannot be removed, and the test fails.
+set -eu -o pipefail
+
+RSIW_TYPE=${RSIW_TYPE:-rsiw}
+RSIW_PARAMS=${RSIW_PARAMS:-}
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+LC_ALL=C
+export PATH LC_ALL
+
+LIB_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck disable=SC2034 # for the callers
+PEER_DIR=$LIB_DIR/../peer
+WORK=$(mktemp -d /tmp/rsiw-test.XXXXXX)
+NETDEVS=()
+NETNS=()
+MOUNTS=()
+PIDS=()
+DONE_HOOK=:
+
+say() { printf '%s\n' "$*"; }
+ok() { printf 'ok: %s\n' "$*"; }
+die() {
+	printf 'FAIL: %s\n' "$*" >&2
+	exit 1
+}
+
+# Seconds since boot, with two decimals.
+uptime_seconds() { cut -d' ' -f1 /proc/uptime; }
+
+# wait_for SECONDS DESCRIPTION COMMAND...: polls until the command succeeds.
+wait_for() {
+	local limit=$1 what=$2 end
+	shift 2
+	end=$(($(date +%s) + limit))
+	until "$@" >/dev/null 2>&1; do
+		[ "$(date +%s)" -lt "$end" ] || die "after $limit s still not: $what"
+		sleep 0.1
+	done
+}
+
+# not COMMAND...: for wait_for.
+not() { ! "$@"; }
+
+# run SECONDS LABEL COMMAND...: must succeed in time; its output is shown only if it does not.
+run() {
+	local limit=$1 label=$2 status=0 log
+	shift 2
+	log=$WORK/$(printf %s "$label" | tr -c 'A-Za-z0-9._\n-' _).log
+	timeout -k 5 "$limit" "$@" >"$log" 2>&1 </dev/null || status=$?
+	[ "$status" -eq 0 ] && return 0
+	show_log "$log"
+	[ "$status" -ne 124 ] || die "$label: not finished after $limit s: $*"
+	die "$label: status $status: $*"
+}
+
+# refuse LABEL PATTERN COMMAND...: must fail, and its output must match PATTERN.
+refuse() {
+	local label=$1 pattern=$2 out status=0
+	shift 2
+	out=$(timeout -k 5 20 "$@" 2>&1 </dev/null) || status=$?
+	[ "$status" -ne 0 ] || die "$label: was accepted: $*"
+	[ "$status" -lt 124 ] || die "$label: hangs or crashed (status $status): $*"
+	printf '%s\n' "$out" | grep -qiE -e "$pattern" || die "$label: the answer '$out' does not say '$pattern'"
+}
+
+show_log() {
+	say "---- $1"
+	tail -n 60 "$1" | sed 's/^/     | /'
+}
+
+log_of() { printf '%s/%s.log' "$WORK" "$1"; }
+
+# spawn NAME COMMAND...: in the background, output in a log; the process id is in SPAWNED.
+spawn() {
+	local name=$1
+	shift
+	"$@" >"$WORK/$name.log" 2>&1 </dev/null &
+	SPAWNED=$!
+	PIDS+=("$SPAWNED")
+}
+
+alive() { kill -0 "$1" 2>/dev/null && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null; }
+gone() { ! alive "$1"; }
+
+# finish PID SECONDS NAME: a spawned program must end by itself, successfully.
+finish() {
+	local pid=$1 limit=$2 name=$3 status=0
+	local end=$(($(date +%s) + limit))
+	while alive "$pid"; do
+		if [ "$(date +%s)" -ge "$end" ]; then
+			show_log "$WORK/$name.log"
+			die "$name: not finished after $limit s"
+		fi
+		sleep 0.1
+	done
+	wait "$pid" || status=$?
+	[ "$status" -eq 0 ] && return 0
+	show_log "$WORK/$name.log"
+	die "$name: status $status"
+}
+
+# stop PID: ends a spawned program, whatever it does.
+stop() {
+	kill -9 "$1" 2>/dev/null || true
+	wait "$1" 2>/dev/null || true
+}
+
+# listening PORT: some TCP socket (a kernel one too) listens.
+listening() { [ -n "$(ss -Hltn "sport = :$1" 2>/dev/null)" ]; }
+wait_listening() { wait_for "${2:-20}" "a listener on TCP port $1" listening "$1"; }
+
+# ---- modules
+
+loaded() { [ -d "/sys/module/$1" ]; }
+
+insert() {
+	local name=$1 file=$2 deps
+	shift 2
+	if [ -n "$file" ]; then
+		deps=$(modinfo -F depends "$file" | tr , ' ')
+		# shellcheck disable=SC2086 # a list of words
+		[ -z "$deps" ] || modprobe -a $deps
+		insmod "$file" "$@"
+	else
+		modprobe "$name" "$@"
+	fi
+	loaded "$name" || die "module $name did not come up"
+}
+
+# load_type TYPE [PARAM=VALUE...]: the module behind a link type, and what user space needs.
+load_type() {
+	local type=$1
+	shift
+	modprobe -a ib_uverbs rdma_cm rdma_ucm
+	loaded "$type" && return 0
+	case $type in
+	siw) insert siw "${SIW_KO:-}" ;;
+	*)
+		# shellcheck disable=SC2086 # a list of words
+		insert rsiw "${RSIW_KO:-}" $RSIW_PARAMS "$@"
+		;;
+	esac
+}
+
+# The module under test.
+rsiw_load() { load_type "$RSIW_TYPE" "$@"; }
+
+unload_type() {
+	loaded "$1" || return 0
+	wait_for 20 "module $1 unloads" rmmod "$1"
+}
+
+# ---- interfaces and devices
+
+# make_dummy NAME ADDRESS/LEN...
+make_dummy() {
+	local name=$1
+	shift
+	modprobe dummy numdummies=0
+	ip link add "$name" type dummy
+	NETDEVS+=("$name")
+	address_up "$name" "$@"
+}
+
+address_up() {
+	local name=$1 a
+	shift
+	ip link set "$name" up
+	for a in "$@"; do
+		case $a in
+		*:*) ip addr add "$a" dev "$name" nodad ;;
+		*) ip addr add "$a" dev "$name" ;;
+		esac
+	done
+}
+
+make_netns() {
+	ip netns add "$1"
+	NETNS+=("$1")
+	ip -n "$1" link set lo up
+}
+
+has_link() { [ -e "/sys/class/infiniband/$1" ]; }
+link_active() { grep -q ACTIVE "/sys/class/infiniband/$1/ports/1/state"; }
+verbs_node() { ls "/sys/class/infiniband_verbs/"*/ibdev >/dev/null 2>&1 && grep -lx "$1" /sys/class/infiniband_verbs/*/ibdev; }
+
+# The /dev/infiniband/uverbsN of a device.
+uverbs_path() {
+	local f
+	f=$(verbs_node "$1") || die "$1 has no uverbs node"
+	printf '/dev/infiniband/%s' "$(basename "$(dirname "$f")")"
+}
+
+# make_link NAME NETDEV [TYPE]: rdma link add, then wait until programs can use it.
+make_link() {
+	rdma link add "$1" type "${3:-$RSIW_TYPE}" netdev "$2"
+	wait_for 10 "$1 is active" link_active "$1"
+	wait_for 10 "$1 has a uverbs node" verbs_node "$1"
+	wait_for 10 "the device node of $1" test -e "$(uverbs_path "$1")"
+}
+
+# The usual bed: one dummy interface with both address families and a device on it.
+# Traffic to an own address goes through lo, whose MTU is what TCP sees.
+# shellcheck disable=SC2034 # for the callers
+single_bed() {
+	RDMA_V4=10.99.0.1
+	RDMA_V6=fd99::1
+	rsiw_load "$@"
+	ip link set lo up
+	set_mtu 1500
+	make_dummy rd0 "$RDMA_V4/24" "$RDMA_V6/64"
+	make_link r0 rd0
+}
+
+set_mtu() { ip link set lo mtu "$1"; }
+
+# ---- the end
+
+rdma_links() { ls /sys/class/infiniband 2>/dev/null || true; }
+
+cleanup() {
+	local status=$? i
+	trap - EXIT
+	set +e
+	"$DONE_HOOK"
+	for i in "${PIDS[@]}"; do stop "$i"; done
+	for ((i = ${#MOUNTS[@]} - 1; i >= 0; i--)); do umount -f -l "${MOUNTS[i]}" 2>/dev/null; done
+	for i in $(rdma_links); do timeout 20 rdma link del "$i"; done
+	for i in "${NETNS[@]}"; do ip netns del "$i"; done
+	for i in "${NETDEVS[@]}"; do ip link del "$i" 2>/dev/null; done
+	ip link set lo mtu 65536
+	for i in rsiw siw; do
+		loaded "$i" || continue
+		if ! (wait_for 20 "module $i unloads at the end (refcnt $(cat "/sys/module/$i/refcnt"))" rmmod "$i"); then
+			[ "$status" -ne 0 ] || status=1
+		fi
+	done
+	rm -rf "$WORK"
+	exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 143' TERM INT HUP

@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 150
+# perftest in its other ways of working: completion events instead of polling,
+# inline data, several queue pairs, shared receive queue, both directions at
+# once, a completion for every request, IPv6.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=perftest.sh
+. "$(dirname "$0")/perftest.sh"
+
+pair() {
+	local label=$1
+	shift
+	perftest_pair "$label" "$RDMA_V4" "" "" "$@"
+}
+
+single_bed
+
+for tool in ib_send_bw ib_write_bw ib_read_bw; do
+	pair "$tool events" "$tool" -e -s 4096 -n 200
+	pair "$tool 4 queue pairs" "$tool" -q 4 -s 16384 -n 100
+	pair "$tool both directions" "$tool" -b -s 65536 -n 200
+	pair "$tool completion per request" "$tool" -Q 1 -s 8192 -n 300
+	pair "$tool lists of requests" "$tool" -l 8 -s 2048 -n 400
+done
+pair "ib_send_lat events" ib_send_lat -e -s 64 -n 200
+pair "ib_read_lat events" ib_read_lat -e -s 64 -n 200
+for size in 1 64 80; do
+	pair "ib_send_bw inline $size" ib_send_bw -I 80 -s "$size" -n 300
+	pair "ib_write_bw inline $size" ib_write_bw -I 80 -s "$size" -n 300
+	pair "ib_send_lat inline $size" ib_send_lat -I 80 -s "$size" -n 200
+	pair "ib_write_lat inline $size" ib_write_lat -I 80 -s "$size" -n 200
+done
+pair "ib_send_bw shared receive queue" ib_send_bw --use-srq -s 4096 -n 200
+pair "ib_send_bw shared receive queue, 4 queue pairs" ib_send_bw --use-srq -q 4 -s 4096 -n 200
+pair "ib_send_lat shared receive queue" ib_send_lat --use-srq -s 256 -n 200
+pair "ib_read_bw 16 reads outstanding" ib_read_bw -o 16 -s 65536 -n 200
+
+perftest_pair "ib_write_bw IPv6" "$RDMA_V6" "" "" ib_write_bw --ipv6-addr -s 65536 -n 100
+perftest_pair "ib_read_bw IPv6" "$RDMA_V6" "" "" ib_read_bw --ipv6-addr -s 65536 -n 100

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# Running one perftest pair; sourced by the tests that do.
+
+PERFTEST_PORT=18600
+
+# perftest LABEL ADDRESS SERVER_PREFIX CLIENT_PREFIX TOOL ARGUMENT...
+# Both ends get the same arguments; the prefixes are commands such as "ip netns exec X" or "".
+# Prints the last row of the client's table: size, iterations and the figures.
+perftest_pair() {
+	local label=$1 address=$2 before_server=$3 before_client=$4 tool=$5 server log
+	shift 5
+	PERFTEST_PORT=$((PERFTEST_PORT + 1))
+	# shellcheck disable=SC2086 # prefixes are lists of words
+	spawn "server-$tool" $before_server "$tool" -R -F -p "$PERFTEST_PORT" "$@"
+	server=$SPAWNED
+	if ! (wait_for 20 "$tool server listens" perftest_listening "$before_server" "$PERFTEST_PORT"); then
+		show_log "$(log_of "server-$tool")"
+		die "$label: the server does not come up"
+	fi
+	log=$label
+	# shellcheck disable=SC2086
+	if ! (run 60 "$log" $before_client "$tool" -R -F -p "$PERFTEST_PORT" "$@" "$address"); then
+		show_log "$(log_of "server-$tool")"
+		die "$label: the client failed"
+	fi
+	finish "$server" 20 "server-$tool"
+	# The header starts with '#bytes'; a row starts with a number.
+	PERFTEST_ROW=$(sed -n 's/^ *\([0-9][0-9]* .*\)/\1/p' "$(log_of "$(printf %s "$log" | tr -c 'A-Za-z0-9._\n-' _)")" | tail -n 1)
+	[ -n "$PERFTEST_ROW" ] || die "$label: no result row"
+	# shellcheck disable=SC2086 # squeezes the blanks
+	ok "$label: $(echo $PERFTEST_ROW)"
+}
+
+perftest_listening() {
+	# shellcheck disable=SC2086
+	[ -n "$($1 ss -Hltn "sport = :$2")" ]
+}
