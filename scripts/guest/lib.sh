@@ -140,23 +140,21 @@ insert() {
 	loaded "$name" || die "module $name did not come up"
 }
 
-# load_type TYPE [PARAM=VALUE...]: the module behind a link type, and what user space needs.
+# load_type TYPE: the module behind a link type, and what user space needs.
 load_type() {
-	local type=$1
-	shift
 	modprobe -a ib_uverbs rdma_cm rdma_ucm
-	loaded "$type" && return 0
-	case $type in
+	loaded "$1" && return 0
+	case $1 in
 	siw) insert siw "${SIW_KO:-}" ;;
 	*)
 		# shellcheck disable=SC2086 # a list of words
-		insert rsiw "${RSIW_KO:-}" $RSIW_PARAMS "$@"
+		insert rsiw "${RSIW_KO:-}" $RSIW_PARAMS
 		;;
 	esac
 }
 
 # The module under test.
-rsiw_load() { load_type "$RSIW_TYPE" "$@"; }
+rsiw_load() { load_type "$RSIW_TYPE"; }
 
 unload_type() {
 	loaded "$1" || return 0
@@ -218,7 +216,7 @@ make_link() {
 single_bed() {
 	RDMA_V4=10.99.0.1
 	RDMA_V6=fd99::1
-	rsiw_load "$@"
+	rsiw_load
 	ip link set lo up
 	set_mtu 1500
 	make_dummy rd0 "$RDMA_V4/24" "$RDMA_V6/64"

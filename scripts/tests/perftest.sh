@@ -28,8 +28,7 @@ perftest_pair() {
 	# The header starts with '#bytes'; a row starts with a number.
 	PERFTEST_ROW=$(sed -n 's/^ *\([0-9][0-9]* .*\)/\1/p' "$(log_of "$(printf %s "$log" | tr -c 'A-Za-z0-9._\n-' _)")" | tail -n 1)
 	[ -n "$PERFTEST_ROW" ] || die "$label: no result row"
-	# shellcheck disable=SC2086 # squeezes the blanks
-	ok "$label: $(echo $PERFTEST_ROW)"
+	ok "$label: $(printf %s "$PERFTEST_ROW" | tr -s ' ')"
 }
 
 perftest_listening() {

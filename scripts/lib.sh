@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=sh
+#
+# What all scripts share: where things are, progress lines, locked cache entries, and the
+# toolbox root as a chroot. To be sourced by scripts that set -eu.
+
+TOP=$(cd "$(dirname "$0")/.." && pwd)
+while [ "$TOP" != / ] && [ ! -e "$TOP/scripts/lib.sh" ]; do TOP=$(dirname "$TOP"); done
+
+if [ -n "${RSIW_CACHE:-}" ]; then
+	CACHE=$RSIW_CACHE
+elif [ "$(id -u)" = 0 ]; then
+	CACHE=/var/cache/rsiw
+else
+	CACHE=$HOME/.cache/rsiw
+fi
+
+# A line for the person who waits; results that other scripts read go to stdout instead.
+say() { printf '%s %s\n' "$(date +%H:%M:%S)" "$*" >&2; }
+
+die() {
+	printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+	exit 1
+}
+
+# need_root PURPOSE: stops a person who is not root, saying what for and what works without.
+need_root() {
+	[ "$(id -u)" != 0 ] || return 0
+	cat >&2 <<-EOF
+	$(basename "$0"): $1 needs root (chroot, bind mounts and device nodes are made for it).
+	Run it with sudo, or in a container with CAP_SYS_ADMIN. Nothing outside $CACHE
+	and this checkout is changed. Without root, "make KDIR=..." works with a prepared kernel tree.
+	EOF
+	exit 1
+}
+
+# need_tools PACKAGE:COMMAND...: installs the missing packages on a Debian host, or names them.
+need_tools() {
+	missing=
+	for t in "$@"; do
+		command -v "${t#*:}" >/dev/null 2>&1 || missing="$missing ${t%%:*}"
+	done
+	[ -n "$missing" ] || return 0
+	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+		die "missing on this machine:$missing (on Debian: apt-get install$missing)"
+	fi
+	say "Installing what this machine lacks:$missing"
+	# shellcheck disable=SC2086  # a list of words
+	quiet "$CACHE/log/host-packages.log" sh -ec \
+		'apt-get update; DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"' \
+		sh $missing
+}
+
+# quiet LOG COMMAND...: the command's output goes to LOG; its end is shown if the command fails.
+quiet() {
+	log=$1
+	shift
+	mkdir -p "$(dirname "$log")"
+	if "$@" >"$log" 2>&1 </dev/null; then return 0; fi
+	say "Failed: $* (whole log: $log)"
+	tail -n 40 "$log" | sed 's/^/    /' >&2
+	return 1
+}
+
+# make_entry DIR COMMAND...: runs COMMAND DIR.part unless DIR exists, then renames. Of several
+# callers one works and the others wait; what was interrupted is thrown away.
+make_entry() {
+	entry=$1
+	shift
+	[ ! -d "$entry" ] || return 0
+	mkdir -p "$(dirname "$entry")"
+	(
+		flock 9
+		[ ! -d "$entry" ] || exit 0
+		rm -rf --one-file-system "$entry.part"
+		"$@" "$entry.part"
+		mv "$entry.part" "$entry"
+	) 9>"$entry.lock"
+}
+
+# key [FILE...]: a short name for the content of stdin and the files.
+key() { cat "$@" - | sha256sum | cut -c1-12; }
+
+# in_root ROOT COMMAND...: runs a command in the toolbox with the cache, the checkout and the
+# working directory at their own paths. The mounts are private and end with the command.
+in_root() {
+	# shellcheck disable=SC2016  # the inner shells expand
+	unshare --mount -- sh -euc '
+		cwd=$1 cache=$2 top=$3 root=$4
+		shift 4
+		for d in /proc /sys /dev "$cache" "$top" "$cwd"; do
+			case $cwd/ in "$top"/*|"$cache"/*) [ "$d" != "$cwd" ] || continue ;; esac
+			[ "$d" != / ] || continue
+			mkdir -p "$root$d"
+			mount --rbind "$d" "$root$d"
+		done
+		cp -L /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || :
+		exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+			LC_ALL=C.UTF-8 TERM="${TERM:-dumb}" \
+			${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
+			sh -euc "cd \"\$0\"; exec \"\$@\"" "$cwd" "$@"
+	' sh "$PWD" "$CACHE" "$TOP" "$@"
+}

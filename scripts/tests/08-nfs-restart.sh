@@ -1,0 +1,67 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 150
+# The NFS server restarts under a mount that is being written to, and a
+# connection is reset: the client reconnects, nothing is lost (RPC-15). Then the
+# server goes for good and the mount is torn down by force.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=nfs.sh
+. "$(dirname "$0")/nfs.sh"
+
+# writer FILE COUNT: numbered blocks of 64 KiB, each flushed, so that progress can be seen on the server.
+writer() {
+	python3 - "$1" "$2" <<-'PYTHON'
+		import os, sys
+		fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+		for n in range(int(sys.argv[2])):
+		    os.write(fd, n.to_bytes(4, "big") * 16384)
+		    os.fsync(fd)
+		os.close(fd)
+	PYTHON
+}
+
+check_blocks() {
+	python3 - "$1" "$2" <<-'PYTHON'
+		import sys
+		data = open(sys.argv[1], "rb").read()
+		want = b"".join(n.to_bytes(4, "big") * 16384 for n in range(int(sys.argv[2])))
+		sys.exit(0 if data == want else f"{len(data)} octets, expected {len(want)}, or they differ")
+	PYTHON
+}
+
+bigger() { [ "$(stat -c %s "$1" 2>/dev/null || echo 0)" -gt "$2" ]; }
+
+single_bed
+nfs_prepare
+nfs_start
+
+for version in 3 4.2; do
+	nfs_mount "$version" "$RDMA_V4"
+	file=blocks-$version
+	spawn writer-$version writer "$NFS_MOUNT/$file" 300
+	writer=$SPAWNED
+	wait_for 30 "the writer got going" bigger "$NFS_EXPORT/$file" $((20 * 65536))
+	nfs_threads_stop
+	wait_for 20 "the listener is gone" not listening 20049
+	nfs_start
+	finish "$writer" 60 writer-$version
+	check_blocks "$NFS_EXPORT/$file" 300 || die "v$version: server restart lost data"
+	[ "$(rdma_counter connects)" -ge 2 ] || die "v$version: the client never reconnected"
+	ok "v$version: server restart under a writer"
+
+	spawn writer-$version writer "$NFS_MOUNT/$file.2" 300
+	writer=$SPAWNED
+	wait_for 30 "the writer got going" bigger "$NFS_EXPORT/$file.2" $((20 * 65536))
+	ss -K "dport = :20049" >/dev/null || true
+	finish "$writer" 60 writer-$version
+	check_blocks "$NFS_EXPORT/$file.2" 300 || die "v$version: a reset connection lost data"
+	ok "v$version: connection reset under a writer"
+	nfs_umount
+done
+
+nfs_mount 4.2 "$RDMA_V4"
+spawn reader sh -c "cat '$NFS_MOUNT/blocks-3' >/dev/null; sleep 600"
+nfs_threads_stop
+run 60 "forced unmount without a server" umount -f -l "$NFS_MOUNT"
+ok "forced unmount without a server"

@@ -1,0 +1,104 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 420
+# NFS v3, v4.0 and v4.2 with proto=rdma: a tree of 2,000 files and a file of
+# 256 MiB travel in and out and are compared by checksum with cold caches; fio
+# verifies direct I/O; the counters of client and server prove that the data
+# moves by RDMA Read and Write and not inside Sends (requirement RPC-20 to RPC-26).
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=nfs.sh
+. "$(dirname "$0")/nfs.sh"
+
+MIB=1048576
+
+# at_least WHAT HAVE WANT
+at_least() { [ "$2" -ge "$3" ] || die "$1: $2, expected at least $3"; }
+
+# Copies in, checks on the server's own file system, copies out, checks again.
+copy_both_ways() {
+	local version=$1 before_read before_reply before_sread before_swrite
+	before_read=$(rdma_counter read_chunks)
+	before_sread=$(server_counter read)
+	cp -r "$WORK/tree" "$WORK/big" "$NFS_MOUNT/"
+	sync -f "$NFS_MOUNT"
+	same_tree "$WORK/tree.sums" "$NFS_EXPORT/tree" "$version: tree on the server"
+	cmp "$WORK/big" "$NFS_EXPORT/big" || die "$version: the 256 MiB file on the server"
+	# wsize is 1 MiB at most: at least 256 read chunks, each fetched by at least one RDMA Read.
+	at_least "$version: read chunks" $(($(rdma_counter read_chunks) - before_read)) 256
+	at_least "$version: the server's RDMA Reads" $(($(server_counter read) - before_sread)) 256
+	ok "$version: copied in: $(rdma_counter read_chunks) read chunks"
+
+	nfs_umount
+	drop_caches
+	nfs_mount "$version" "$RDMA_V4"
+	before_reply=$(rdma_counter reply_bytes)
+	before_swrite=$(server_counter write)
+	mkdir "$WORK/back"
+	cp -r "$NFS_MOUNT/tree" "$NFS_MOUNT/big" "$WORK/back/"
+	same_tree "$WORK/tree.sums" "$WORK/back/tree" "$version: tree copied out"
+	cmp "$WORK/big" "$WORK/back/big" || die "$version: the 256 MiB file copied out"
+	at_least "$version: octets that came by RDMA Write" $(($(rdma_counter reply_bytes) - before_reply)) $((256 * MIB))
+	at_least "$version: write chunks" "$(rdma_counter write_chunks)" 256
+	at_least "$version: the server's RDMA Writes" $(($(server_counter write) - before_swrite)) 256
+	at_least "$version: reply chunks (a directory of 1,000 names)" "$(rdma_counter reply_chunks)" 1
+	[ "$(rdma_counter bad_reply)" = 0 ] || die "$version: bad replies"
+	[ "$(rdma_counter failed_marshal)" = 0 ] || die "$version: failed marshal"
+	ok "$version: copied out: $(rdma_counter reply_bytes) octets by RDMA Write"
+	rm -rf "$WORK/back"
+}
+
+# Small things stay inside Sends: guards against counters that always grow (RPC-26).
+small_stays_inline() {
+	local reads writes
+	printf '%0512d' 7 >"$NFS_EXPORT/small"
+	drop_caches
+	reads=$(rdma_counter read_chunks) writes=$(rdma_counter reply_bytes)
+	[ "$(wc -c <"$NFS_MOUNT/small")" = 512 ] || die "small file's size"
+	[ "$(rdma_counter read_chunks)" = "$reads" ] || die "$1: a small read made a read chunk"
+	at_least "$1: inline" 4096 $(($(rdma_counter reply_bytes) - writes))
+	ok "$1: a 512-octet file stays inline"
+}
+
+# A call too long for a Send travels as a position-zero read chunk (RPC-25).
+long_call() {
+	local before
+	before=$(rdma_counter nomsg)
+	python3 -c 'import os, sys; os.setxattr(sys.argv[1], "user.rsiw", bytes(range(250)) * 100)' "$NFS_MOUNT/small"
+	python3 -c 'import os, sys; assert os.getxattr(sys.argv[1], "user.rsiw") == bytes(range(250)) * 100' "$NFS_EXPORT/small"
+	at_least "long calls" $(($(rdma_counter nomsg) - before)) 1
+	ok "a 25,000-octet extended attribute went as a long call"
+}
+
+# The negative control (RPC-23).
+tcp_moves_no_chunk() {
+	local reads writes
+	nfs_mount 4.2 "$RDMA_V4" tcp
+	reads=$(server_counter read) writes=$(server_counter write)
+	cp "$NFS_MOUNT/tree/flat/file-with-a-name-0007" "$NFS_MOUNT/over-tcp"
+	sync -f "$NFS_MOUNT"
+	[ "$(server_counter read)/$(server_counter write)" = "$reads/$writes" ] || die "NFS over TCP moved the RDMA counters"
+	nfs_umount
+	ok "over TCP the counters stand still"
+}
+
+single_bed
+nfs_prepare
+make_tree "$WORK/tree"
+sums "$WORK/tree" >"$WORK/tree.sums"
+head -c $((256 * MIB)) /dev/urandom >"$WORK/big"
+nfs_start
+
+for version in 3 4.0 4.2; do
+	nfs_mount "$version" "$RDMA_V4"
+	grep -q 'xprt:.rdma' /proc/self/mountstats || die "the mount does not use RDMA"
+	copy_both_ways "$version"
+	small_stays_inline "$version"
+	[ "$version" != 4.2 ] || long_call
+	nfs_fio "$version" 4k 8m
+	nfs_fio "$version" 1m 64m
+	rm -rf "${NFS_EXPORT:?}"/big
+	[ "$version" = 4.2 ] || rm -rf "${NFS_EXPORT:?}/tree"
+	nfs_umount
+done
+tcp_moves_no_chunk

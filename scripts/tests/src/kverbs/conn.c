@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Connecting two queue pairs of this module with each other through rdma_cm. */
+#include <linux/err.h>
+#include <linux/inet.h>
+#include <linux/jiffies.h>
+#include <net/net_namespace.h>
+
+#include "kverbs.h"
+
+static struct kv_end *end_of(struct kv_pair *p, struct rdma_cm_id *id)
+{
+	return id == p->a.id ? &p->a : &p->b;
+}
+
+static int on_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	struct kv_pair *p = id->context;
+
+	switch (event->event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		complete(&p->resolved);
+		break;
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		p->b.id = id;
+		complete(&p->requested);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		complete(&end_of(p, id)->established);
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+		break;
+	default:
+		pr_err("rsiw_kverbs_test: event %s, status %d\n", rdma_event_msg(event->event), event->status);
+		p->status = event->status ?: -ECONNREFUSED;
+		complete(&p->resolved);
+		complete(&p->requested);
+		complete(&p->a.established);
+		complete(&p->b.established);
+	}
+	return 0;
+}
+
+static int await(struct kv_pair *p, struct completion *c, const char *what)
+{
+	if (!wait_for_completion_timeout(c, KV_WAIT)) {
+		pr_err("rsiw_kverbs_test: nothing came while waiting for: %s\n", what);
+		return -ETIMEDOUT;
+	}
+	return p->status;
+}
+
+static int make_end(struct kv_end *e, enum ib_poll_context poll)
+{
+	struct ib_qp_init_attr attr = {
+		.qp_type = IB_QPT_RC,
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.cap = { .max_send_wr = 64, .max_recv_wr = 16, .max_send_sge = KV_SGE, .max_recv_sge = 2 },
+	};
+
+	e->pd = ib_alloc_pd(e->id->device, 0);
+	if (IS_ERR(e->pd))
+		return PTR_ERR(e->pd);
+	e->cq = ib_alloc_cq(e->id->device, NULL, 128, 0, poll);
+	if (IS_ERR(e->cq))
+		return PTR_ERR(e->cq);
+	attr.send_cq = e->cq;
+	attr.recv_cq = e->cq;
+	return rdma_create_qp(e->id, e->pd, &attr);
+}
+
+static void free_end(struct kv_end *e)
+{
+	if (!e->id)
+		return;
+	if (e->id->qp) {
+		ib_drain_qp(e->id->qp);
+		rdma_destroy_qp(e->id);
+	}
+	if (!IS_ERR_OR_NULL(e->cq))
+		ib_free_cq(e->cq);
+	if (!IS_ERR_OR_NULL(e->pd))
+		ib_dealloc_pd(e->pd);
+	rdma_destroy_id(e->id);
+	e->id = NULL;
+}
+
+static struct rdma_cm_id *make_id(struct kv_pair *p)
+{
+	return rdma_create_id(&init_net, on_event, p, RDMA_PS_TCP, IB_QPT_RC);
+}
+
+static int listen(struct kv_pair *p, const struct sockaddr *to)
+{
+	int err;
+
+	p->listener = make_id(p);
+	if (IS_ERR(p->listener)) {
+		err = PTR_ERR(p->listener);
+		p->listener = NULL;
+		return err;
+	}
+	err = rdma_bind_addr(p->listener, (struct sockaddr *)to);
+	return err ?: rdma_listen(p->listener, 4);
+}
+
+static int connect(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context poll)
+{
+	struct rdma_conn_param param = { .responder_resources = 16, .initiator_depth = 16, .retry_count = 7 };
+	struct sockaddr_storage target;
+	int err;
+
+	memcpy(&target, to, sizeof(struct sockaddr_in6));
+	((struct sockaddr_in *)&target)->sin_port = ((struct sockaddr_in *)&p->listener->route.addr.src_addr)->sin_port;
+	p->a.id = make_id(p);
+	if (IS_ERR(p->a.id)) {
+		err = PTR_ERR(p->a.id);
+		p->a.id = NULL;
+		return err;
+	}
+	err = rdma_resolve_addr(p->a.id, NULL, (struct sockaddr *)&target, 5000);
+	err = err ?: await(p, &p->resolved, "address");
+	err = err ?: rdma_resolve_route(p->a.id, 5000);
+	err = err ?: await(p, &p->resolved, "route");
+	err = err ?: make_end(&p->a, poll);
+	err = err ?: rdma_connect(p->a.id, &param);
+	err = err ?: await(p, &p->requested, "connect request");
+	err = err ?: make_end(&p->b, poll);
+	if (err)
+		return err;
+	rdma_lock_handler(p->b.id);
+	err = rdma_accept(p->b.id, &param);
+	rdma_unlock_handler(p->b.id);
+	err = err ?: await(p, &p->a.established, "connecting end established");
+	return err ?: await(p, &p->b.established, "accepting end established");
+}
+
+int kv_connect(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context poll)
+{
+	int err;
+
+	memset(p, 0, sizeof(*p));
+	init_completion(&p->resolved);
+	init_completion(&p->requested);
+	init_completion(&p->a.established);
+	init_completion(&p->b.established);
+	err = listen(p, to);
+	err = err ?: connect(p, to, poll);
+	if (err) {
+		pr_err("rsiw_kverbs_test: cannot connect: %d\n", err);
+		kv_disconnect(p);
+	}
+	return err;
+}
+
+void kv_disconnect(struct kv_pair *p)
+{
+	if (p->a.id && p->a.id->qp)
+		rdma_disconnect(p->a.id);
+	if (p->b.id && p->b.id->qp)
+		rdma_disconnect(p->b.id);
+	free_end(&p->a);
+	free_end(&p->b);
+	if (p->listener)
+		rdma_destroy_id(p->listener);
+	p->listener = NULL;
+}
+
+static void on_completion(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct kv_wait *w = container_of(wc->wr_cqe, struct kv_wait, cqe);
+
+	w->wc = *wc;
+	complete(&w->done);
+}
+
+void kv_wait_init(struct kv_wait *w)
+{
+	w->cqe.done = on_completion;
+	init_completion(&w->done);
+}
+
+int kv_wait_for(struct kv_wait *w, const char *what)
+{
+	if (wait_for_completion_timeout(&w->done, KV_WAIT))
+		return 0;
+	pr_err("rsiw_kverbs_test: no completion: %s\n", what);
+	return -ETIMEDOUT;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Kernel-verbs test: two connected queue pairs inside this module, as a storage
+ * or NFS transport would make them, and memory that is fast-registered.
+ */
+#ifndef RSIW_KVERBS_H
+#define RSIW_KVERBS_H
+
+#include <linux/completion.h>
+#include <linux/scatterlist.h>
+#include <linux/types.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/rdma_cm.h>
+
+#define KV_WAIT		(30 * HZ)
+#define KV_PAGES	128		/* of one buffer */
+#define KV_SIZE		(KV_PAGES * PAGE_SIZE)
+#define KV_MAX_LEN	300000u
+#define KV_MAX_SG	120		/* elements of one fast registration */
+#define KV_SGE		6
+#define KV_GUARD	0xa5
+
+/* One end of a connection. */
+struct kv_end {
+	struct rdma_cm_id *id;
+	struct ib_pd *pd;
+	struct ib_cq *cq;
+	struct completion established;
+};
+
+struct kv_pair {
+	struct rdma_cm_id *listener;
+	struct kv_end a, b;		/* connecting, accepting */
+	struct completion resolved, requested;
+	int status;
+};
+
+int kv_connect(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context poll);
+void kv_disconnect(struct kv_pair *p);
+
+/* A request whose completion somebody waits for. */
+struct kv_wait {
+	struct ib_cqe cqe;
+	struct completion done;
+	struct ib_wc wc;
+};
+
+void kv_wait_init(struct kv_wait *w);
+int kv_wait_for(struct kv_wait *w, const char *what);	/* 0 if it came; look at wc.status */
+
+/* Scattered pages with one mapping to look at them, and what they must contain. */
+struct kv_buffer {
+	struct page *pages[KV_PAGES];
+	u8 *at;				/* the pages, in order */
+	u8 *want;
+};
+
+int kv_buffer_alloc(struct kv_buffer *b);
+void kv_buffer_free(struct kv_buffer *b);
+void kv_buffer_reset(struct kv_buffer *b);
+int kv_buffer_check(const struct kv_buffer *b, const char *what);
+
+/* A choice of octets of a buffer, in the form that is registered. */
+struct kv_layout {
+	struct scatterlist sg[KV_MAX_SG];
+	u32 offset[KV_MAX_SG];		/* of each element in the buffer */
+	int count;
+	u32 len;
+};
+
+void kv_layout_pages(struct kv_layout *l, struct kv_buffer *b, u32 len);
+void kv_layout_gaps(struct kv_layout *l, struct kv_buffer *b, u32 len);
+/* Puts @data into @to (the buffer itself or its "want") at the layout's places. */
+void kv_layout_put(const struct kv_layout *l, u8 *to, const u8 *data);
+
+u32 kv_below(u32 n);
+void kv_random_bytes(void *to, size_t len);
+void kv_seed(u64 seed);
+
+#endif
