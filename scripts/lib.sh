@@ -78,8 +78,8 @@ make_entry() {
 	) 9>"$entry.lock"
 }
 
-# key [FILE...]: a short name for the content of stdin and the files.
-key() { cat "$@" - | sha256sum | cut -c1-12; }
+# key: a short name for what is on stdin.
+key() { sha256sum | cut -c1-12; }
 
 # in_root ROOT COMMAND...: runs a command in the toolbox with the cache, the checkout and the
 # working directory at their own paths. The mounts are private and end with the command.
@@ -88,9 +88,9 @@ in_root() {
 	unshare --mount -- sh -euc '
 		cwd=$1 cache=$2 top=$3 root=$4
 		shift 4
-		for d in /proc /sys /dev "$cache" "$top" "$cwd"; do
-			case $cwd/ in "$top"/*|"$cache"/*) [ "$d" != "$cwd" ] || continue ;; esac
-			[ "$d" != / ] || continue
+		more=$cwd
+		case $cwd/ in //|"$top"/*|"$cache"/*) more=/sys ;; esac
+		for d in /proc /dev "$cache" "$top" "$more"; do
 			mkdir -p "$root$d"
 			mount --rbind "$d" "$root$d"
 		done
