@@ -58,7 +58,7 @@ not() { ! "$@"; }
 run() {
 	local limit=$1 label=$2 status=0 log
 	shift 2
-	log=$WORK/$(printf %s "$label" | tr -c 'A-Za-z0-9._\n-' _).log
+	log=$(log_of "$(label_of "$label")")
 	timeout -k 5 "$limit" "$@" >"$log" 2>&1 </dev/null || status=$?
 	[ "$status" -eq 0 ] && return 0
 	show_log "$log"
@@ -81,6 +81,8 @@ show_log() {
 	tail -n 60 "$1" | sed 's/^/     | /'
 }
 
+# The name of run's log for a label.
+label_of() { printf %s "$1" | tr -c 'A-Za-z0-9._-' _; }
 log_of() { printf '%s/%s.log' "$WORK" "$1"; }
 
 # spawn NAME COMMAND...: in the background, output in a log; the process id is in SPAWNED.

@@ -8,7 +8,7 @@ PERFTEST_PORT=18600
 # Both ends get the same arguments; the prefixes are commands such as "ip netns exec X" or "".
 # Prints the last row of the client's table: size, iterations and the figures.
 perftest_pair() {
-	local label=$1 address=$2 before_server=$3 before_client=$4 tool=$5 server log
+	local label=$1 address=$2 before_server=$3 before_client=$4 tool=$5 server
 	shift 5
 	PERFTEST_PORT=$((PERFTEST_PORT + 1))
 	# shellcheck disable=SC2086 # prefixes are lists of words
@@ -18,15 +18,14 @@ perftest_pair() {
 		show_log "$(log_of "server-$tool")"
 		die "$label: the server does not come up"
 	fi
-	log=$label
 	# shellcheck disable=SC2086
-	if ! (run 60 "$log" $before_client "$tool" -R -F -p "$PERFTEST_PORT" "$@" "$address"); then
+	if ! (run 60 "$label" $before_client "$tool" -R -F -p "$PERFTEST_PORT" "$@" "$address"); then
 		show_log "$(log_of "server-$tool")"
 		die "$label: the client failed"
 	fi
 	finish "$server" 20 "server-$tool"
 	# The header starts with '#bytes'; a row starts with a number.
-	PERFTEST_ROW=$(sed -n 's/^ *\([0-9][0-9]* .*\)/\1/p' "$(log_of "$(printf %s "$log" | tr -c 'A-Za-z0-9._\n-' _)")" | tail -n 1)
+	PERFTEST_ROW=$(sed -n 's/^ *\([0-9][0-9]* .*\)/\1/p' "$(log_of "$(label_of "$label")")" | tail -n 1)
 	[ -n "$PERFTEST_ROW" ] || die "$label: no result row"
 	ok "$label: $(printf %s "$PERFTEST_ROW" | tr -s ' ')"
 }
