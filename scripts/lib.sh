@@ -62,19 +62,19 @@ quiet() {
 	return 1
 }
 
-# make_entry DIR COMMAND...: runs COMMAND DIR.part unless DIR exists, then renames. Of several
-# callers one works and the others wait; what was interrupted is thrown away.
+# make_entry DIR COMMAND...: runs COMMAND DIR, unless that was done before. Of several callers
+# one works and the others wait; what was interrupted is begun anew.
 make_entry() {
 	entry=$1
 	shift
-	[ ! -d "$entry" ] || return 0
+	[ ! -e "$entry.ready" ] || return 0
 	mkdir -p "$(dirname "$entry")"
 	(
 		flock 9
-		[ ! -d "$entry" ] || exit 0
-		rm -rf --one-file-system "$entry.part"
-		"$@" "$entry.part"
-		mv "$entry.part" "$entry"
+		[ ! -e "$entry.ready" ] || exit 0
+		rm -rf --one-file-system "$entry"
+		"$@" "$entry"
+		touch "$entry.ready"
 	) 9>"$entry.lock"
 }
 

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=sh
+#
+# What a kernel says when something is wrong with it. To be sourced, on the host and in the guest.
+
+SPLATS='BUG:|kernel BUG at|WARNING:|Oops|Kernel panic|general protection fault|rust_kernel: panicked'
+SPLATS="$SPLATS|KASAN|UBSAN|possible circular locking|possible recursive locking|inconsistent lock state"
+SPLATS="$SPLATS|suspicious RCU usage|refcount_t:|scheduling while atomic|sleeping function called"
+SPLATS="$SPLATS|list_(add|del) corruption|ODEBUG:|ref_tracker:|DEBUG_LOCKS_WARN_ON|Bad page state"
+SPLATS="$SPLATS|INFO: task .* blocked|INFO: rcu|rcu: INFO|soft lockup|workqueue lockup"
+SPLATS="$SPLATS|unregister_netdevice: waiting|kmemleak: [0-9]+ new|Restarting kernel"
+
+# Lines with such words that are no complaint: the kernel telling what it is made of.
+HARMLESS='kasan: KernelAddressSanitizer initialized|Lock dependency validator|mitigation'
+
+# splats FILE: shows each complaint with what follows it, and fails if there is one.
+splats() {
+	found=$(grep -nE "$SPLATS" "$1" | grep -viE "$HARMLESS" | cut -d: -f1)
+	[ -n "$found" ] || return 0
+	shown=0
+	for line in $found; do
+		[ "$line" -gt "$shown" ] || continue
+		shown=$((line + 30))
+		sed -n "${line},${shown}p" "$1" | sed 's/^/    /'
+		[ "$shown" -lt 100000 ] || break
+	done
+	return 1
+}
