@@ -8,6 +8,7 @@
 #   RSIW_PARAMS module parameters for rsiw.ko, e.g. "crc=0"
 #   RSIW_KO     path of rsiw.ko; without it modprobe finds the module
 #   SIW_KO      path of siw.ko (the peer of the interoperation tests)
+#   RSIW_TESTBIN programs made of scripts/tests/src (default: build/tests of the checkout)
 #
 # Everything that is made through these functions is undone on exit, in the
 # reverse order, and the modules are unloaded: a reference that leaked shows up
@@ -23,6 +24,8 @@ export PATH LC_ALL
 LIB_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck disable=SC2034 # for the callers
 PEER_DIR=$LIB_DIR/../peer
+# shellcheck disable=SC2034 # for the callers
+RSIW_TESTBIN=${RSIW_TESTBIN:-$LIB_DIR/../../build/tests}
 WORK=$(mktemp -d /tmp/rsiw-test.XXXXXX)
 NETDEVS=()
 NETNS=()
@@ -223,6 +226,29 @@ single_bed() {
 	set_mtu 1500
 	make_dummy rd0 "$RDMA_V4/24" "$RDMA_V6/64"
 	make_link r0 rd0
+}
+
+# Two interfaces joined by a cable, the second in the network namespace "peer".
+# shellcheck disable=SC2034 # for the callers
+veth_bed() {
+	VETH_NEAR=10.98.0.1
+	VETH_FAR=10.98.0.2
+	IN_PEER="ip netns exec peer"
+	ip link set lo up
+	make_netns peer
+	ip link add rv0 type veth peer name rv1 netns peer
+	NETDEVS+=(rv0)
+	address_up rv0 "$VETH_NEAR/24" fd98::1/64
+	ip -n peer addr add "$VETH_FAR/24" dev rv1
+	ip -n peer addr add fd98::2/64 dev rv1 nodad
+	ip -n peer link set rv1 up
+}
+
+# make_peer_link NAME TYPE: on the far end of the cable.
+make_peer_link() {
+	ip netns exec peer rdma link add "$1" type "$2" netdev rv1
+	wait_for 10 "$1 has a uverbs node" verbs_node "$1"
+	wait_for 10 "the device node of $1" test -e "$(uverbs_path "$1")"
 }
 
 set_mtu() { ip link set lo mtu "$1"; }

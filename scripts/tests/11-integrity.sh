@@ -23,7 +23,7 @@ generator() {
 kernel_memory() {
 	local before
 	before=$(dmesg | wc -l)
-	if ! timeout -k 5 100 insmod "$RSIW_TESTBIN/rsiw_kverbs_test.ko" addr="$RDMA_V4" seed="$SEED" rounds="$1"; then
+	if ! timeout -k 5 100 modprobe rsiw_kverbs_test addr="$RDMA_V4" seed="$SEED" rounds="$1"; then
 		dmesg | tail -n +"$((before + 1))" | tail -n 30
 		die "fast-registered memory, seed $SEED"
 	fi
@@ -38,5 +38,4 @@ for mtu in 1500 9000 65536; do
 done
 set_mtu 1500
 generator "user memory, IPv6" 30 "$RDMA_V6"
-modprobe -a ib_core rdma_cm
 kernel_memory 150

@@ -14,7 +14,6 @@ nfs_prepare() {
 	mkdir -p "$NFS_EXPORT" "$NFS_MOUNT" /run/rpc_pipefs /var/lib/nfs/v4recovery /var/lib/nfs/nfsdcld
 	mount -t tmpfs -o size=1200m rsiw-export "$NFS_EXPORT"
 	MOUNTS+=("$NFS_EXPORT")
-	mountpoint -q /run/rpc_pipefs || mount -t rpc_pipefs rpc_pipefs /run/rpc_pipefs
 	# shellcheck disable=SC2034 # read by lib.sh
 	DONE_HOOK=nfs_stop
 }
@@ -25,6 +24,10 @@ nfs_start() {
 	run 60 "NFS server start" "${NFS_PREFIX[@]}" sh -euc '
 		export=$1 flags=
 		mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd
+		if ! pgrep -x nfsdcld >/dev/null; then
+			mount -t rpc_pipefs rpc_pipefs /run/rpc_pipefs
+			nfsdcld
+		fi
 		if [ "$(cat /proc/fs/nfsd/threads)" = 0 ]; then
 			echo 10 >/proc/fs/nfsd/nfsv4leasetime
 			echo 10 >/proc/fs/nfsd/nfsv4gracetime
@@ -51,8 +54,10 @@ nfs_stop() {
 	nfs_threads_stop
 	exportfs -ua
 	pkill -x rpc.mountd
+	pkill -x nfsdcld
 	pkill -x rpcbind
 	umount /proc/fs/nfsd
+	umount /run/rpc_pipefs
 	modprobe -r rpcrdma
 }
 

@@ -1,0 +1,27 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 90
+# rsockets: the socket calls over RDMA, by rstream with verification, blocking,
+# non-blocking and with poll, over IPv4 and IPv6.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+
+# stream LABEL ADDRESS ARGUMENT...
+stream() {
+	local server label=$1 address=$2
+	shift 2
+	spawn server rstream -p 7177 "$@"
+	server=$SPAWNED
+	wait_listening 7177
+	run 40 "$label" rstream -s "$address" -p 7177 "$@"
+	finish "$server" 20 server
+	ok "$label: $(tail -n 1 "$(log_of "$(label_of "$label")")" | tr -s ' ')"
+}
+
+single_bed
+stream "rstream blocking" "$RDMA_V4" -T b -T v -S 65536 -I 20 -C 20
+stream "rstream non-blocking" "$RDMA_V4" -T n -T v -S 65536 -I 20 -C 20
+stream "rstream with poll" "$RDMA_V4" -T a -T v -S 16384 -I 20 -C 20
+stream "rstream all sizes" "$RDMA_V4" -S all -I 5 -C 5
+stream "rstream small" "$RDMA_V4" -T v -S 64 -I 50 -C 10
+stream "rstream IPv6" "$RDMA_V6" -f ipv6 -T v -S 65536 -I 10 -C 10

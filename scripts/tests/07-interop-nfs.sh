@@ -1,0 +1,47 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 180
+# NFS over RDMA between rsiw and the kernel's own siw, each as server and as
+# client, over a pair of veth interfaces with the server in a namespace of its own.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=nfs.sh
+. "$(dirname "$0")/nfs.sh"
+
+# export_between CLIENT_TYPE SERVER_TYPE
+export_between() {
+	make_link near rv0 "$1"
+	make_peer_link far "$2"
+	nfs_start
+	nfs_mount 4.2 "$VETH_FAR"
+	cp -r "$WORK/big" "$WORK/tree" "$NFS_MOUNT/"
+	nfs_umount
+	drop_caches
+	nfs_mount 4.2 "$VETH_FAR"
+	cmp "$WORK/big" "$NFS_EXPORT/big" || die "client $1, server $2: copied in"
+	cmp "$WORK/big" "$NFS_MOUNT/big" || die "client $1, server $2: copied out"
+	same_tree "$WORK/tree.sums" "$NFS_MOUNT/tree" "client $1, server $2: tree"
+	[ "$(rdma_counter reply_bytes)" -ge $((64 * 1048576)) ] || die "the data did not come by RDMA Write"
+	nfs_umount
+	rm -rf "${NFS_EXPORT:?}"/*
+	nfs_threads_stop
+	rdma link del near
+	rdma link del far
+	ok "NFS v4.2, client $1, server $2"
+}
+
+load_type siw
+rsiw_load
+veth_bed
+# shellcheck disable=SC2206 # a list of words
+NFS_PREFIX=($IN_PEER)
+NFS_V4_ONLY=1
+nfs_prepare
+make_tree "$WORK/all"
+mkdir "$WORK/tree"
+mv "$WORK/all/d0" "$WORK/all/d1" "$WORK/tree/"
+sums "$WORK/tree" >"$WORK/tree.sums"
+head -c $((64 * 1048576)) /dev/urandom >"$WORK/big"
+
+export_between rsiw siw
+export_between siw rsiw

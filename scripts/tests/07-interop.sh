@@ -1,0 +1,60 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 240
+# Interoperation with the kernel's own siw, which knows nothing of us: rsiw on
+# one interface, siw on another, each as client and as server, with CRC and
+# without. rping, perftest, and the data integrity generator in the form that
+# avoids siw's own defects.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=perftest.sh
+. "$(dirname "$0")/perftest.sh"
+
+OURS=10.99.0.1
+SIW=10.99.1.1
+
+# ping LABEL FROM TO SIZE COUNT
+ping_rounds() {
+	local server printed
+	spawn server rping -s -a "$3" -p 7174 -S "$4" -C "$5" -V
+	server=$SPAWNED
+	wait_listening 7174
+	# shellcheck disable=SC2016 # expanded by the inner shell
+	run 60 "$1" sh -c 'rping -c -v -V -p 7174 -I "$1" -a "$2" -S "$3" -C "$4" | grep -ac "^ping data: "' sh "$2" "$3" "$4" "$5"
+	printed=$(tail -n 1 "$(log_of "$(label_of "$1")")")
+	[ "$printed" = "$5" ] || die "$1: $printed rounds of $5"
+	finish "$server" 20 server
+	ok "$1"
+}
+
+# both_roles LABEL FROM TO
+one_role() {
+	local tool
+	ping_rounds "$1: rping 64" "$2" "$3" 64 200
+	ping_rounds "$1: rping 65535" "$2" "$3" 65535 100
+	for tool in ib_send_bw ib_write_bw ib_read_bw; do
+		perftest_pair "$1: $tool" "$3" "" "" "$tool" --bind_source_ip "$2" -s 65536 -n 100
+	done
+	for tool in ib_send_lat ib_write_lat ib_read_lat; do
+		perftest_pair "$1: $tool" "$3" "" "" "$tool" --bind_source_ip "$2" -s 200 -n 100
+	done
+	run 60 "$1: integrity" "$RSIW_TESTBIN/integrity" -p -n 15 -s 7 -f "$2" "$3"
+	ok "$1: $(tail -n 1 "$(log_of "$(label_of "$1: integrity")")")"
+}
+
+ip link set lo up
+ip link set lo mtu 1500
+make_dummy rd0 "$OURS/24"
+make_dummy rd1 "$SIW/24"
+load_type siw
+make_link siw0 rd1 siw
+
+for crc in 1 0; do
+	RSIW_PARAMS="crc=$crc"
+	rsiw_load
+	make_link rsiw0 rd0
+	one_role "crc=$crc, client rsiw" "$OURS" "$SIW"
+	one_role "crc=$crc, client siw" "$SIW" "$OURS"
+	rdma link del rsiw0
+	unload_type "$RSIW_TYPE"
+done
