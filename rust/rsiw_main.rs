@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! rsiw: soft-iWARP for Linux (RFC 5040, 5041, 5044, 6581 over kernel TCP sockets).
+//!
+//! The crate root: the module, its parameters, and the order of start and stop.
+
+#![allow(dead_code, reason = "taken out when the rooms are joined")]
+
+use kernel::prelude::*;
+
+mod params;
+mod sys;
+
+module! {
+    type: Rsiw,
+    name: "rsiw",
+    authors: ["The rsiw authors"],
+    description: "Soft-iWARP: RDMA over TCP on any network interface",
+    license: "GPL",
+    alias: ["rdma-link-rsiw", "rdma-link-siw", "siw"],
+    params: {
+        crc: u32 {
+            default: 1,
+            description: "Ask for CRC-32C on every FPDU (1, default) or not (0)",
+        },
+        markers: u32 {
+            default: 0,
+            description: "Ask the peer for MPA markers: 1 or 0 (default)",
+        },
+        mpa_rev: u32 {
+            default: 2,
+            description: "MPA revision of our requests: 1 or 2 (default)",
+        },
+        rev1_fallback: u32 {
+            default: 1,
+            description: "Try MPA revision 1 after a peer refused 2: 1 (default) or 0",
+        },
+        peer_to_peer: u32 {
+            default: 0,
+            description: "Ask for peer-to-peer mode (RFC 6581) when connecting: 1 or 0 (default)",
+        },
+        connect_timeout_ms: u32 {
+            default: 10000,
+            description: "Limit of TCP connection set-up in ms (default 10000)",
+        },
+        mpa_request_timeout_ms: u32 {
+            default: 5000,
+            description: "Limit of waiting for a peer's MPA request in ms (default 5000)",
+        },
+        mpa_reply_timeout_ms: u32 {
+            default: 10000,
+            description: "Limit of waiting for a peer's MPA reply in ms (default 10000)",
+        },
+    },
+}
+
+/// What lives as long as the module; fields are dropped in the order they are declared.
+#[pin_data]
+struct Rsiw {}
+
+impl kernel::InPlaceModule for Rsiw {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            _: { params::check()? },
+        })
+    }
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The raw C interfaces: the `kernel` crate's bindings, and ours on top (design.md, section 2).
+//!
+//! bindgen makes ours from `include/bindings.h`; what `include/bindgen_parameters` does not list
+//! is the `kernel` crate's, so that one C type is one Rust type. Only `sys` names this module.
+
+#![allow(
+    dead_code,
+    missing_docs,
+    non_camel_case_types,
+    non_upper_case_globals,
+    non_snake_case,
+    improper_ctypes,
+    unreachable_pub,
+    unsafe_op_in_unsafe_fn,
+    clippy::all,
+    clippy::as_underscore,
+    clippy::cast_lossless,
+    clippy::ptr_as_ptr,
+    clippy::ref_as_ptr,
+    clippy::undocumented_unsafe_blocks,
+    reason = "bindgen wrote this"
+)]
+
+mod raw {
+    pub use kernel::bindings::*;
+    use kernel::ffi;
+    use pin_init::{MaybeZeroable, Zeroable};
+
+    // SAFETY: `__BindgenBitfieldUnit<Storage>` is a newtype around `Storage`.
+    unsafe impl<Storage> Zeroable for __BindgenBitfieldUnit<Storage> where Storage: Zeroable {}
+
+    include!(concat!(env!("RSIW_OBJ"), "/include/bindings_generated.rs"));
+}
+
+pub(crate) use raw::*;
