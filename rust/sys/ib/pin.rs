@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Values that can be taken away while others are using them.
+//!
+//! A [`PinCell`] is either published, with an 8-bit key, or not. Readers pin it; whoever revokes
+//! it waits until the last pin is gone, and then has the value for itself. Pins are held with
+//! bottom halves disabled and for a bounded time, so the wait is a short spin.
+//!
+//! The state word: bit 63 published, bit 62 busy (somebody has or is about to get exclusive
+//! access), bits 32 to 39 the key, bits 0 to 31 the number of pins.
+
+use core::{
+    cell::UnsafeCell,
+    ops::Deref, //
+};
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    }, //
+};
+
+use crate::sys::context::BhGuard;
+
+/// Published.
+const PUBLISHED: u64 = 1 << 63;
+/// Somebody is changing the value or waiting to.
+const BUSY: u64 = 1 << 62;
+/// Where the key is.
+const KEY_SHIFT: u32 = 32;
+/// The key.
+const KEY: u64 = 0xff << KEY_SHIFT;
+/// The number of pins.
+const PINS: u64 = 0xffff_ffff;
+
+/// A value that readers pin and its owner can revoke.
+///
+/// # Invariants
+///
+/// The value is changed only by the one who has set `BUSY`, and only after the pins that were made
+/// while `PUBLISHED` was set have gone. It is read only through such pins.
+pub(crate) struct PinCell<T> {
+    /// See the head of the file.
+    state: Atomic<u64>,
+    /// The value.
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: The value moves with the cell.
+unsafe impl<T: Send> Send for PinCell<T> {}
+// SAFETY: Pins give shared access from several CPUs, `publish` and `revoke` exclusive one.
+unsafe impl<T: Send + Sync> Sync for PinCell<T> {}
+
+/// Something that has a [`PinCell`] in it.
+pub(crate) trait HasPinCell {
+    /// The type of the value.
+    type Value;
+
+    /// The cell, always the same one.
+    fn cell(&self) -> &PinCell<Self::Value>;
+}
+
+impl<T> PinCell<T> {
+    /// An unpublished value.
+    pub(crate) const fn new(value: T) -> Self {
+        Self {
+            state: Atomic::new(0),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Adds a pin; takes it back and says no if the value is not published under `key`.
+    #[inline]
+    fn try_pin(&self, key: u8) -> bool {
+        // At most one pin for each CPU and a few more: the count does not reach the key.
+        let old = self.state.fetch_add(1, Acquire);
+        let ok = old & PUBLISHED != 0 && (old & KEY) >> KEY_SHIFT == u64::from(key);
+        if !ok {
+            self.unpin();
+        }
+        ok
+    }
+
+    /// Takes a pin away.
+    #[inline]
+    fn unpin(&self) {
+        self.state.fetch_sub(1, Release);
+    }
+
+    /// Gets exclusive access: sets `BUSY`, and clears `PUBLISHED`, if `accept` likes the state
+    /// once nobody else is busy. Otherwise gives `false`.
+    ///
+    /// Bottom halves are disabled, so whoever is busy is so on another CPU and soon done.
+    fn enter(&self, accept: impl Fn(u64) -> bool) -> bool {
+        let mut old = self.state.load(Relaxed);
+        loop {
+            if old & BUSY != 0 {
+                core::hint::spin_loop();
+                old = self.state.load(Relaxed);
+                continue;
+            }
+            if !accept(old) {
+                return false;
+            }
+            match self.state.cmpxchg(old, (old & !PUBLISHED) | BUSY, Full) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Ends exclusive access, with the value published under a key or not.
+    fn leave(&self, key: Option<u8>) {
+        let mut old = self.state.load(Relaxed);
+        loop {
+            let new = match key {
+                Some(key) => (old & PINS) | (u64::from(key) << KEY_SHIFT) | PUBLISHED,
+                None => old & (PINS | KEY),
+            };
+            match self.state.cmpxchg(old, new, Full) {
+                Ok(_) => return,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Lets `fill` change the unpublished value, and publishes it under `key` if that succeeds.
+    ///
+    /// Any context with interrupts on; `fill` runs with bottom halves disabled. Fails with `EBUSY`
+    /// when the value is published already.
+    pub(crate) fn publish(&self, key: u8, fill: impl FnOnce(&mut T) -> Result) -> Result {
+        let _bh = BhGuard::new();
+        if !self.enter(|old| old & PUBLISHED == 0) {
+            return Err(EBUSY);
+        }
+        // SAFETY: `BUSY` is ours, and the last `revoke` has waited for all pins.
+        let result = fill(unsafe { &mut *self.value.get() });
+        self.leave(result.is_ok().then_some(key));
+        result
+    }
+
+    /// Takes the value back: nobody gets a new pin, and the old ones are waited for; then `after`
+    /// has the value for itself, with bottom halves disabled.
+    ///
+    /// With `key` only if it is published under that one. Any context with interrupts on; the
+    /// caller holds no pin. Fails with `ENOENT` when the value is not published (so); a revocation
+    /// by somebody else is complete then.
+    pub(crate) fn revoke<R>(&self, key: Option<u8>, after: impl FnOnce(&mut T) -> R) -> Result<R> {
+        let _bh = BhGuard::new();
+        let entered = self.enter(|old| {
+            let same = key.is_none_or(|key| (old & KEY) >> KEY_SHIFT == u64::from(key));
+            old & PUBLISHED != 0 && same
+        });
+        if !entered {
+            return Err(ENOENT);
+        }
+        while self.state.load(Acquire) & PINS != 0 {
+            core::hint::spin_loop();
+        }
+        // SAFETY: `BUSY` is ours, and there are no pins but those that are about to be taken back
+        // because `PUBLISHED` is not set.
+        let result = after(unsafe { &mut *self.value.get() });
+        self.leave(None);
+        Ok(result)
+    }
+
+    /// Whether the value is published under `key`, at this moment.
+    pub(crate) fn is_published(&self, key: u8) -> bool {
+        let now = self.state.load(Acquire);
+        now & PUBLISHED != 0 && (now & KEY) >> KEY_SHIFT == u64::from(key)
+    }
+
+    /// The value, for somebody who has the cell for itself.
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}
+
+/// A pinned value, with bottom halves disabled.
+///
+/// # Invariants
+///
+/// A pin of `owner.cell()` that was made while the value was published.
+pub(crate) struct Pinned<H: HasPinCell> {
+    /// Keeps the cell.
+    owner: Arc<H>,
+    /// Nothing on this CPU can wait for the pin to go while it is held.
+    _bh: BhGuard,
+}
+
+impl<H: HasPinCell> Pinned<H> {
+    /// Pins the value of `owner`, if it is published under `key`.
+    ///
+    /// Interrupts are on.
+    #[inline]
+    pub(crate) fn new(owner: Arc<H>, key: u8) -> Option<Self> {
+        let bh = BhGuard::new();
+        // INVARIANT: Just pinned.
+        owner.cell().try_pin(key).then_some(Self { owner, _bh: bh })
+    }
+
+    /// What the value belongs to.
+    #[inline]
+    pub(crate) fn owner(&self) -> &H {
+        &self.owner
+    }
+}
+
+impl<H: HasPinCell> Deref for Pinned<H> {
+    type Target = H::Value;
+
+    #[inline]
+    fn deref(&self) -> &H::Value {
+        // SAFETY: By the invariants of both types nobody changes the value while this pin is
+        // there.
+        unsafe { &*self.owner.cell().value.get() }
+    }
+}
+
+impl<H: HasPinCell> Drop for Pinned<H> {
+    #[inline]
+    fn drop(&mut self) {
+        self.owner.cell().unpin();
+    }
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queues in memory that a user process may have mapped.
+//!
+//! A ring is an array of slots, a power of two of them; a slot is a few 64-bit words. Word 1, the
+//! header, holds the octet with the "valid" flag: whoever fills a slot stores the header last, and
+//! whoever empties it stores 0 there. The other side is untrusted: everything is read by single
+//! loads of whole words, and nothing here depends on what is found.
+//!
+//! C header: [`include/uapi/rdma/siw-abi.h`](srctree/include/uapi/rdma/siw-abi.h)
+
+use core::ptr::NonNull;
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+
+use crate::sys::bindings;
+
+const _: () = assert!(
+    cfg!(target_endian = "little"),
+    "the ring layouts are written for little-endian machines"
+);
+
+/// The word of a slot that says whether the slot is in use.
+const HEADER: usize = 1;
+
+/// Who fills or empties the other end of a ring.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A kernel user, through the verbs only; the ring is never mapped.
+    Kernel,
+    /// A process, by mapping the ring.
+    User,
+}
+
+/// An array of slots in memory of its own.
+///
+/// # Invariants
+///
+/// `mem` is `vmalloc_user()` memory of `len` octets which lives as long as this value: `slots`
+/// times `words` words, and one more word where `control` is set.
+pub(crate) struct Ring {
+    /// The memory.
+    mem: NonNull<u64>,
+    /// Slots, a power of two.
+    slots: u32,
+    /// Words in a slot.
+    words: u32,
+    /// Octets of which a mapping consists.
+    len: usize,
+    /// A control word follows the slots.
+    control: bool,
+    /// Who is at the other end.
+    owner: Owner,
+}
+
+// SAFETY: The memory belongs to the value, and is only used by atomic or volatile accesses.
+unsafe impl Send for Ring {}
+// SAFETY: As above.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    /// Makes a ring of `slots` (a power of two) empty slots of `words` words, and with `control` a
+    /// control word.
+    ///
+    /// Process context; sleeps.
+    pub(crate) fn new(slots: u32, words: u32, control: bool, owner: Owner) -> Result<Arc<Self>> {
+        if !slots.is_power_of_two() || words as usize <= HEADER {
+            return Err(EINVAL);
+        }
+        let len = (slots as usize)
+            .checked_mul(words as usize)
+            .and_then(|n| n.checked_mul(size_of::<u64>()))
+            .and_then(|n| n.checked_add(if control { size_of::<u64>() } else { 0 }))
+            .ok_or(EINVAL)?;
+        // SAFETY: Any length may be asked for.
+        let mem = unsafe { bindings::vmalloc_user_noprof(len) };
+        let mem = NonNull::new(mem.cast::<u64>()).ok_or(ENOMEM)?;
+        // INVARIANT: Fresh zeroed memory of the right length.
+        let ring = Self {
+            mem,
+            slots,
+            words,
+            len,
+            control,
+            owner,
+        };
+        Ok(Arc::new(ring, GFP_KERNEL)?)
+    }
+
+    /// Slots, a power of two.
+    #[inline]
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Who is at the other end.
+    #[inline]
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// Octets to map.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The memory, to map it.
+    pub(super) fn as_ptr(&self) -> *mut c_void {
+        self.mem.as_ptr().cast()
+    }
+
+    /// Word `word` of the slot that free-running index `index` means.
+    #[inline]
+    fn word(&self, index: u32, word: usize) -> NonNull<u64> {
+        let slot = (index & self.slots.wrapping_sub(1)) as usize;
+        let words = self.words as usize;
+        let offset = slot.wrapping_mul(words).wrapping_add(word % words);
+        // SAFETY: `slot < slots`, and the second term is below `words`: inside of `mem`.
+        unsafe { self.mem.add(offset) }
+    }
+
+    /// The header word of a slot as an atomic.
+    #[inline]
+    fn header_word(&self, index: u32) -> &Atomic<u64> {
+        // SAFETY: Aligned memory that lives as long as `self`; only atomic or volatile accesses of
+        // the kernel, and whatever the process does with its own mapping.
+        unsafe { Atomic::from_ptr(self.word(index, HEADER).as_ptr()) }
+    }
+
+    /// The header of a slot; what is read from the slot afterwards is not older than it.
+    #[inline]
+    pub(crate) fn header(&self, index: u32) -> u64 {
+        self.header_word(index).load(Acquire)
+    }
+
+    /// Reads the words of a slot into `out`, the header included, each once.
+    #[inline]
+    pub(crate) fn read<const N: usize>(&self, index: u32) -> [u64; N] {
+        let mut out = [0; N];
+        let base = self.word(index, 0);
+        for (i, out) in out.iter_mut().take(self.words as usize).enumerate() {
+            // SAFETY: `i` is below `words`, so this is inside of the slot; volatile, since the
+            // other end may write to it at any time, and any value will do.
+            *out = unsafe { base.add(i).read_volatile() };
+        }
+        out
+    }
+
+    /// Fills a slot but for its header.
+    #[inline]
+    pub(crate) fn write<const N: usize>(&self, index: u32, words: &[u64; N]) {
+        let base = self.word(index, 0);
+        for (i, word) in words.iter().take(self.words as usize).enumerate() {
+            if i != HEADER {
+                // SAFETY: As in `read`.
+                unsafe { base.add(i).write_volatile(*word) };
+            }
+        }
+    }
+
+    /// Stores the header of a slot: after all earlier stores, before all later loads.
+    #[inline]
+    pub(crate) fn publish(&self, index: u32, header: u64) {
+        self.header_word(index).xchg(header, Full);
+    }
+
+    /// Gives a slot back to the other end: before all later loads, also those of other slots.
+    #[inline]
+    pub(crate) fn release(&self, index: u32) {
+        self.header_word(index).xchg(0, Full);
+    }
+
+    /// The control word behind the last slot (`struct siw_cq_ctrl`), if there is one.
+    #[inline]
+    fn control(&self) -> Option<&Atomic<u32>> {
+        let offset = (self.slots as usize).wrapping_mul(self.words as usize);
+        // SAFETY: With `control` the memory goes one word beyond the slots; aligned, and accessed
+        // as in `header_word`.
+        self.control
+            .then(|| unsafe { Atomic::from_ptr(self.mem.add(offset).as_ptr().cast::<u32>()) })
+    }
+
+    /// Reads the control word; 0 when there is none.
+    #[inline]
+    pub(crate) fn control_load(&self) -> u32 {
+        self.control().map_or(0, |word| word.load(Relaxed))
+    }
+
+    /// Stores the control word: after all earlier accesses, before all later ones.
+    #[inline]
+    pub(crate) fn control_store(&self, value: u32) {
+        if let Some(word) = self.control() {
+            word.xchg(value, Full);
+        }
+    }
+
+    /// The right to take addresses of a kernel user's work requests for kernel memory.
+    #[inline]
+    pub(crate) fn kernel_memory(&self) -> Option<super::memory::KernelMemory> {
+        match self.owner {
+            // SAFETY: Nobody but the verbs calls of kernel users fills this ring.
+            Owner::Kernel => Some(unsafe { super::memory::KernelMemory::new() }),
+            Owner::User => None,
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant. Pages that a process has still mapped have references of
+        // their own.
+        unsafe { bindings::vfree(self.mem.as_ptr().cast()) }
+    }
+}

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work requests and completions of kernel users.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+
+use kernel::prelude::*;
+
+use crate::sys::bindings;
+
+/// What a send work request asks for (`enum ib_wr_opcode`), as far as an RNIC knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WrOpcode {
+    /// `IB_WR_RDMA_WRITE`.
+    Write,
+    /// `IB_WR_SEND`.
+    Send,
+    /// `IB_WR_SEND_WITH_INV`.
+    SendWithInv,
+    /// `IB_WR_RDMA_READ`.
+    Read,
+    /// `IB_WR_RDMA_READ_WITH_INV`.
+    ReadWithInv,
+    /// `IB_WR_LOCAL_INV`.
+    LocalInv,
+    /// `IB_WR_REG_MR`.
+    RegMr,
+}
+
+/// One piece of local memory as the user named it.
+#[derive(Clone, Copy)]
+pub(crate) struct WrSge {
+    /// The address.
+    pub(crate) addr: u64,
+    /// Octets.
+    pub(crate) len: u32,
+    /// The local key.
+    pub(crate) lkey: u32,
+}
+
+/// What a `IB_WR_REG_MR` work request says.
+pub(crate) struct WrReg {
+    /// The local key of the region before.
+    pub(crate) lkey: u32,
+    /// The key it shall have.
+    pub(crate) key: u32,
+    /// The address of its first octet.
+    pub(crate) iova: u64,
+    /// Octets.
+    pub(crate) length: u64,
+    /// `enum ib_access_flags`.
+    pub(crate) access: u32,
+}
+
+/// Copies the scatter-gather elements of a work request.
+///
+/// # Safety
+///
+/// `list` has `n` elements, or `n` is not positive.
+unsafe fn sges<'a>(list: *const bindings::ib_sge, n: c_int) -> impl Iterator<Item = WrSge> + 'a {
+    let n = usize::try_from(n).unwrap_or(0);
+    let n = if list.is_null() { 0 } else { n };
+    (0..n).map(move |i| {
+        // SAFETY: By the caller's promise there is an element `i`.
+        let sge = unsafe { &*list.add(i) };
+        WrSge {
+            addr: sge.addr,
+            len: sge.length,
+            lkey: sge.lkey,
+        }
+    })
+}
+
+/// A work request for a send queue.
+#[derive(Clone, Copy)]
+pub(crate) struct SendWr<'a>(&'a bindings::ib_send_wr);
+
+impl<'a> SendWr<'a> {
+    /// The user's name for it.
+    pub(crate) fn id(self) -> u64 {
+        // SAFETY: Both members of the union are 64 bits wide.
+        unsafe { self.0.__bindgen_anon_1.wr_id }
+    }
+
+    /// What it asks for; `None` if an RNIC does not do that.
+    pub(crate) fn opcode(self) -> Option<WrOpcode> {
+        Some(match self.0.opcode {
+            bindings::ib_wr_opcode_IB_WR_RDMA_WRITE => WrOpcode::Write,
+            bindings::ib_wr_opcode_IB_WR_SEND => WrOpcode::Send,
+            bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV => WrOpcode::SendWithInv,
+            bindings::ib_wr_opcode_IB_WR_RDMA_READ => WrOpcode::Read,
+            bindings::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV => WrOpcode::ReadWithInv,
+            bindings::ib_wr_opcode_IB_WR_LOCAL_INV => WrOpcode::LocalInv,
+            bindings::ib_wr_opcode_IB_WR_REG_MR => WrOpcode::RegMr,
+            _ => return None,
+        })
+    }
+
+    /// Whether a flag of `enum ib_send_flags` is set.
+    fn flag(self, flag: u32) -> bool {
+        self.0.send_flags as u32 & flag != 0
+    }
+
+    /// A completion is wanted.
+    pub(crate) fn signaled(self) -> bool {
+        self.flag(bindings::ib_send_flags_IB_SEND_SIGNALED)
+    }
+
+    /// The peer shall get a solicited event.
+    pub(crate) fn solicited(self) -> bool {
+        self.flag(bindings::ib_send_flags_IB_SEND_SOLICITED)
+    }
+
+    /// It waits for earlier Reads.
+    pub(crate) fn fence(self) -> bool {
+        self.flag(bindings::ib_send_flags_IB_SEND_FENCE)
+    }
+
+    /// The data is to be copied at once.
+    pub(crate) fn inline(self) -> bool {
+        self.flag(bindings::ib_send_flags_IB_SEND_INLINE)
+    }
+
+    /// The local memory, in order.
+    pub(crate) fn sges(self) -> impl Iterator<Item = WrSge> + 'a {
+        // SAFETY: The user of the verbs gives a list of that length.
+        unsafe { sges(self.0.sg_list, self.0.num_sge) }
+    }
+
+    /// Copies the local memory of an inline work request into `out`; `None` if it is longer.
+    pub(crate) fn copy_inline(self, out: &mut [u8]) -> Option<u32> {
+        let mut at: usize = 0;
+        for sge in self.sges() {
+            let end = at.checked_add(sge.len as usize)?;
+            let dst = out.get_mut(at..end)?;
+            // SAFETY: Inline data of a kernel user is kernel memory of that length, and `out` is
+            // a buffer of ours.
+            unsafe {
+                core::ptr::copy_nonoverlapping(
+                    sge.addr as usize as *const u8,
+                    dst.as_mut_ptr(),
+                    dst.len(),
+                )
+            };
+            at = end;
+        }
+        u32::try_from(at).ok()
+    }
+
+    /// Where a Read or Write goes on the other side: offset and key. `None` for other requests.
+    pub(crate) fn remote(self) -> Option<(u64, u32)> {
+        match self.opcode()? {
+            WrOpcode::Write | WrOpcode::Read | WrOpcode::ReadWithInv => {
+                let wr: *const bindings::ib_send_wr = self.0;
+                // SAFETY: Requests of these kinds are the first member of an `ib_rdma_wr`.
+                let wr = unsafe { &*wr.cast::<bindings::ib_rdma_wr>() };
+                Some((wr.remote_addr, wr.rkey))
+            }
+            _ => None,
+        }
+    }
+
+    /// The key to invalidate, of `SEND_WITH_INV` and `LOCAL_INV`.
+    pub(crate) fn invalidate_key(self) -> u32 {
+        // SAFETY: Both members of the union are 32 bits wide.
+        unsafe { self.0.ex.invalidate_rkey }
+    }
+
+    /// What `REG_MR` says. `None` for other requests.
+    pub(crate) fn reg(self) -> Option<WrReg> {
+        if self.opcode()? != WrOpcode::RegMr {
+            return None;
+        }
+        let wr: *const bindings::ib_send_wr = self.0;
+        // SAFETY: Requests of this kind are the first member of an `ib_reg_wr`.
+        let wr = unsafe { &*wr.cast::<bindings::ib_reg_wr>() };
+        // SAFETY: The user of the verbs names a region of its own, or none.
+        let mr = unsafe { wr.mr.as_ref() }?;
+        Some(WrReg {
+            lkey: mr.lkey,
+            key: wr.key,
+            iova: mr.iova,
+            length: mr.length,
+            access: wr.access as u32,
+        })
+    }
+}
+
+/// A work request for a receive queue.
+#[derive(Clone, Copy)]
+pub(crate) struct RecvWr<'a>(&'a bindings::ib_recv_wr);
+
+impl<'a> RecvWr<'a> {
+    /// The user's name for it.
+    pub(crate) fn id(self) -> u64 {
+        // SAFETY: Both members of the union are 64 bits wide.
+        unsafe { self.0.__bindgen_anon_1.wr_id }
+    }
+
+    /// The local memory, in order.
+    pub(crate) fn sges(self) -> impl Iterator<Item = WrSge> + 'a {
+        // SAFETY: The user of the verbs gives a list of that length.
+        unsafe { sges(self.0.sg_list, self.0.num_sge) }
+    }
+}
+
+/// A work request that may be followed by another one.
+pub(crate) trait Chained {
+    /// What is made of a link.
+    type Wr<'a>;
+
+    /// The one after `this`.
+    fn next(this: &Self) -> *const Self;
+
+    /// Wraps a link.
+    fn wrap(this: &Self) -> Self::Wr<'_>;
+}
+
+impl Chained for bindings::ib_send_wr {
+    type Wr<'a> = SendWr<'a>;
+
+    fn next(this: &Self) -> *const Self {
+        this.next
+    }
+
+    fn wrap(this: &Self) -> SendWr<'_> {
+        SendWr(this)
+    }
+}
+
+impl Chained for bindings::ib_recv_wr {
+    type Wr<'a> = RecvWr<'a>;
+
+    fn next(this: &Self) -> *const Self {
+        this.next
+    }
+
+    fn wrap(this: &Self) -> RecvWr<'_> {
+        RecvWr(this)
+    }
+}
+
+/// A chain of work requests that a kernel user posts.
+///
+/// # Invariants
+///
+/// `at` is null or the head of a valid chain that lives for `'a`.
+pub(crate) struct Chain<'a, T: Chained> {
+    /// The first request which is not accepted yet.
+    at: *const T,
+    /// The chain belongs to the caller.
+    _chain: PhantomData<&'a T>,
+}
+
+impl<T: Chained> Chain<'_, T> {
+    /// The chain that begins at `head`.
+    ///
+    /// # Safety
+    ///
+    /// `head` is null or a valid chain which stays so as long as the value lives.
+    pub(super) unsafe fn new(head: *const T) -> Self {
+        // INVARIANT: The caller's promise.
+        Self {
+            at: head,
+            _chain: PhantomData,
+        }
+    }
+
+    /// The first request which is not accepted yet.
+    pub(crate) fn current(&self) -> Option<T::Wr<'_>> {
+        // SAFETY: By the invariant of the type.
+        unsafe { self.at.as_ref() }.map(T::wrap)
+    }
+
+    /// Accepts the current request.
+    pub(crate) fn accept(&mut self) {
+        // SAFETY: By the invariant of the type.
+        if let Some(at) = unsafe { self.at.as_ref() } {
+            // INVARIANT: The rest of a valid chain.
+            self.at = T::next(at);
+        }
+    }
+
+    /// The request at fault, for the caller.
+    pub(super) fn bad(&self) -> *const T {
+        self.at
+    }
+}
+
+/// Requests for a send queue.
+pub(crate) type SendWrs<'a> = Chain<'a, bindings::ib_send_wr>;
+
+/// Requests for a receive queue.
+pub(crate) type RecvWrs<'a> = Chain<'a, bindings::ib_recv_wr>;
+
+/// How an operation ended (`enum ib_wc_status`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum IbWcStatus {
+    /// Well.
+    Success = bindings::ib_wc_status_IB_WC_SUCCESS,
+    /// A local buffer was too short.
+    LocLen = bindings::ib_wc_status_IB_WC_LOC_LEN_ERR,
+    /// A local buffer was not accessible.
+    LocProt = bindings::ib_wc_status_IB_WC_LOC_PROT_ERR,
+    /// The queue pair could not do it.
+    LocQpOp = bindings::ib_wc_status_IB_WC_LOC_QP_OP_ERR,
+    /// Flushed.
+    WrFlush = bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR,
+    /// The peer answered nonsense.
+    BadResp = bindings::ib_wc_status_IB_WC_BAD_RESP_ERR,
+    /// A local region did not give the right.
+    LocAccess = bindings::ib_wc_status_IB_WC_LOC_ACCESS_ERR,
+    /// The peer refused the access.
+    RemAccess = bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR,
+    /// The peer refused the request.
+    RemInvReq = bindings::ib_wc_status_IB_WC_REM_INV_REQ_ERR,
+    /// Anything else.
+    General = bindings::ib_wc_status_IB_WC_GENERAL_ERR,
+}
+
+/// What has ended (`enum ib_wc_opcode`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum IbWcOpcode {
+    /// A Send.
+    Send = bindings::ib_wc_opcode_IB_WC_SEND,
+    /// A Write.
+    Write = bindings::ib_wc_opcode_IB_WC_RDMA_WRITE,
+    /// A Read.
+    Read = bindings::ib_wc_opcode_IB_WC_RDMA_READ,
+    /// A local invalidation.
+    LocalInv = bindings::ib_wc_opcode_IB_WC_LOCAL_INV,
+    /// A fast registration.
+    RegMr = bindings::ib_wc_opcode_IB_WC_REG_MR,
+    /// A receive.
+    Recv = bindings::ib_wc_opcode_IB_WC_RECV,
+}
+
+/// A queue pair as `ib_core` knows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct QpPtr(pub(super) NonNull<bindings::ib_qp>);
+
+impl QpPtr {
+    /// For those who hand it to `ib_core`.
+    pub(crate) fn as_ptr(self) -> *mut bindings::ib_qp {
+        self.0.as_ptr()
+    }
+}
+
+/// A completion for a kernel user.
+pub(crate) struct Wc {
+    /// The user's name of the work request.
+    pub(crate) id: u64,
+    /// How it ended.
+    pub(crate) status: IbWcStatus,
+    /// What it was.
+    pub(crate) opcode: IbWcOpcode,
+    /// Octets received or read.
+    pub(crate) bytes: u32,
+    /// The queue pair.
+    pub(crate) qp: QpPtr,
+    /// The key which the message has invalidated.
+    pub(crate) invalidated: Option<u32>,
+}
+
+/// Room for completions, filled from the front.
+pub(crate) struct WcRoom<'a> {
+    /// The array.
+    room: &'a mut [core::mem::MaybeUninit<bindings::ib_wc>],
+    /// Completions so far.
+    used: usize,
+}
+
+impl WcRoom<'_> {
+    /// Room for `n` completions at `wc`.
+    ///
+    /// # Safety
+    ///
+    /// `wc` is an array of `n` elements for the caller alone, or `n` is not positive.
+    pub(super) unsafe fn new(wc: *mut bindings::ib_wc, n: c_int) -> Self {
+        let n = usize::try_from(n).unwrap_or(0);
+        let room = if n == 0 || wc.is_null() {
+            &mut []
+        } else {
+            // SAFETY: The caller's promise; the contents do not matter.
+            unsafe { core::slice::from_raw_parts_mut(wc.cast(), n) }
+        };
+        Self { room, used: 0 }
+    }
+
+    /// Whether there is no room left.
+    pub(crate) fn is_full(&self) -> bool {
+        self.used >= self.room.len()
+    }
+
+    /// Completions so far.
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Adds a completion; nothing happens when there is no room.
+    pub(crate) fn push(&mut self, wc: &Wc) {
+        let Some(slot) = self.room.get_mut(self.used) else {
+            return;
+        };
+        let mut out: bindings::ib_wc = pin_init::zeroed();
+        out.__bindgen_anon_1.wr_id = wc.id;
+        out.status = wc.status as u32;
+        out.opcode = wc.opcode as u32;
+        out.byte_len = wc.bytes;
+        out.qp = wc.qp.as_ptr();
+        if let Some(key) = wc.invalidated {
+            out.ex.invalidate_rkey = key;
+            out.wc_flags = bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as c_int;
+        }
+        slot.write(out);
+        self.used = self.used.wrapping_add(1);
+    }
+}

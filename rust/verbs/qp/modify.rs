@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The attributes of a queue pair: what it is made with, what changes them, what is told.
+//!
+//! Of the transitions of InfiniBand an RNIC has its own: the connection manager alone takes a
+//! queue pair to `RTS`; `SQD` is a graceful disconnect, `ERR` an abortive one (siw-facts: what
+//! `iw_cm` and `librdmacm` ask for). A request that is wrong in any part changes nothing.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use crate::verbs::{
+    limits,
+    qp::{
+        Qp,
+        QpState, //
+    },
+    queue::wqe::{
+        MAX_INLINE,
+        MAX_SGE, //
+    },
+    region::Access, //
+};
+
+/// The one port.
+const PORT: u32 = 1;
+
+/// States as the verbs name them (`enum ib_qp_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IbState {
+    /// As made.
+    Reset,
+    /// Initialised.
+    Init,
+    /// Ready to receive.
+    Rtr,
+    /// Ready to send.
+    Rts,
+    /// Send queue drained.
+    Sqd,
+    /// Send queue error.
+    Sqe,
+    /// Error.
+    Err,
+}
+
+/// What a queue pair can hold (`struct ib_qp_cap`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cap {
+    /// Send work requests.
+    pub(crate) max_send_wr: u32,
+    /// Receive work requests.
+    pub(crate) max_recv_wr: u32,
+    /// Scatter-gather elements of a send work request.
+    pub(crate) max_send_sge: u32,
+    /// Scatter-gather elements of a receive work request.
+    pub(crate) max_recv_sge: u32,
+    /// Octets of inline data.
+    pub(crate) max_inline: u32,
+}
+
+impl Cap {
+    /// Checks what was asked for, and rounds it up to what the queues really hold.
+    ///
+    /// A queue has at least one element: without one a process could not map it.
+    pub(in crate::verbs) fn checked(self, shared_rq: bool) -> Result<Self> {
+        let too_much = self.max_send_wr > limits::MAX_QP_WR
+            || (!shared_rq && self.max_recv_wr > limits::MAX_QP_WR)
+            || self.max_send_sge as usize > MAX_SGE
+            || (!shared_rq && self.max_recv_sge as usize > MAX_SGE)
+            || self.max_inline as usize > MAX_INLINE;
+        if too_much {
+            return Err(EINVAL);
+        }
+        let depth = |n: u32| n.max(1).checked_next_power_of_two().ok_or(EINVAL);
+        Ok(Self {
+            max_send_wr: depth(self.max_send_wr)?,
+            max_recv_wr: if shared_rq {
+                0
+            } else {
+                depth(self.max_recv_wr)?
+            },
+            max_send_sge: self.max_send_sge.max(1),
+            max_recv_sge: if shared_rq { 0 } else { self.max_recv_sge.max(1) },
+            max_inline: self.max_inline,
+        })
+    }
+
+    /// Elements of the send queue.
+    pub(in crate::verbs) fn send_depth(&self) -> Result<u32> {
+        self.max_send_wr.checked_next_power_of_two().ok_or(EINVAL)
+    }
+
+    /// Scatter-gather elements of a send work request.
+    pub(in crate::verbs) fn max_send_sge(&self) -> u8 {
+        self.max_send_sge.min(MAX_SGE as u32) as u8
+    }
+
+    /// Scatter-gather elements of a receive work request.
+    pub(in crate::verbs) fn max_recv_sge(&self) -> u8 {
+        self.max_recv_sge.min(MAX_SGE as u32) as u8
+    }
+}
+
+/// A request to change attributes; `None` is what the mask leaves out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Change {
+    /// The state to go to.
+    pub(crate) state: Option<IbState>,
+    /// The state which the owner takes it to be in.
+    pub(crate) current: Option<IbState>,
+    /// `enum ib_access_flags`.
+    pub(crate) access: Option<u32>,
+    /// The port.
+    pub(crate) port: Option<u32>,
+    /// The partition key index.
+    pub(crate) pkey_index: Option<u16>,
+    /// Reads we may have outstanding (ORD).
+    pub(crate) max_rd_atomic: Option<u8>,
+    /// Reads the peer may have outstanding (IRD).
+    pub(crate) max_dest_rd_atomic: Option<u8>,
+    /// The mask has something that an RNIC has not.
+    pub(crate) unsupported: bool,
+}
+
+/// The attributes that are kept for the owner.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::verbs) struct Kept {
+    /// Rights of the peer, as the owner has set them.
+    access: u32,
+    /// Reads we may have outstanding (ORD).
+    ord: u8,
+    /// Reads the peer may have outstanding (IRD).
+    ird: u8,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self {
+            access: 0,
+            ord: limits::MAX_RD_ATOM as u8,
+            ird: limits::MAX_RD_ATOM as u8,
+        }
+    }
+}
+
+/// What `query_qp` tells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attributes {
+    /// The state.
+    pub(crate) state: IbState,
+    /// `enum ib_access_flags`.
+    pub(crate) access: u32,
+    /// Reads we may have outstanding (ORD).
+    pub(crate) max_rd_atomic: u8,
+    /// Reads the peer may have outstanding (IRD).
+    pub(crate) max_dest_rd_atomic: u8,
+    /// What it holds.
+    pub(crate) cap: Cap,
+    /// Every send work request asks for a completion.
+    pub(crate) signal_all: bool,
+}
+
+/// What a change of state comes to.
+enum Step {
+    /// Nothing but taking notes.
+    Note(QpState),
+    /// The graceful end.
+    Close,
+    /// The abortive end.
+    Fail,
+}
+
+impl Qp {
+    /// The state as the verbs name it.
+    fn ib_state(state: QpState, initialised: bool) -> IbState {
+        match state {
+            QpState::Idle if initialised => IbState::Init,
+            QpState::Idle => IbState::Reset,
+            QpState::Rtr => IbState::Rtr,
+            QpState::Rts => IbState::Rts,
+            QpState::Closing => IbState::Sqd,
+            QpState::Terminate => IbState::Sqe,
+            QpState::Error => IbState::Err,
+        }
+    }
+
+    /// Where `change` leads from `now`; `None` if that can not be.
+    fn step(now: QpState, to: IbState) -> Option<Step> {
+        Some(match (now, to) {
+            (_, IbState::Err) => Step::Fail,
+            (QpState::Idle, IbState::Reset | IbState::Init) => Step::Note(QpState::Idle),
+            (QpState::Idle | QpState::Rtr, IbState::Rtr) => Step::Note(QpState::Rtr),
+            (QpState::Rts, IbState::Rts) => Step::Note(QpState::Rts),
+            (_, IbState::Sqd) => Step::Close,
+            _ => return None,
+        })
+    }
+
+    /// Changes attributes. Process context; does not wait for the peer.
+    ///
+    /// `EINVAL` for anything that can not be, and nothing is changed then.
+    pub(in crate::verbs) fn modify(self: &Arc<Self>, change: &Change) -> Result {
+        let depth_ok = |n: Option<u8>| n.is_none_or(|n| u16::from(n) <= limits::MAX_RD_ATOM);
+        if change.unsupported
+            || change.port.is_some_and(|port| port != PORT)
+            || change.pkey_index.is_some_and(|index| index != 0)
+            || !depth_ok(change.max_rd_atomic)
+            || !depth_ok(change.max_dest_rd_atomic)
+        {
+            return Err(EINVAL);
+        }
+        let mut inner = self.inner.lock();
+        let now = Self::ib_state(inner.state, inner.initialised);
+        if change.current.is_some_and(|current| current != now) {
+            return Err(EINVAL);
+        }
+        let step = match change.state {
+            Some(to) => Some(Self::step(inner.state, to).ok_or(EINVAL)?),
+            None => None,
+        };
+        let keep = |inner: &mut super::QpInner| {
+            if let Some(access) = change.access {
+                inner.attrs.access = access;
+            }
+            if let Some(ord) = change.max_rd_atomic {
+                inner.attrs.ord = ord;
+            }
+            if let Some(ird) = change.max_dest_rd_atomic {
+                inner.attrs.ird = ird;
+            }
+        };
+        match step {
+            Some(Step::Fail) => {
+                keep(&mut inner);
+                drop(inner);
+                self.fail();
+                Ok(())
+            }
+            Some(Step::Close) => {
+                drop(inner);
+                self.close()?;
+                keep(&mut self.inner.lock());
+                Ok(())
+            }
+            Some(Step::Note(state)) => {
+                keep(&mut inner);
+                inner.initialised = change.state != Some(IbState::Reset);
+                self.set_state(&mut inner, state);
+                Ok(())
+            }
+            None => {
+                keep(&mut inner);
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells the attributes. Process context.
+    pub(in crate::verbs) fn attributes(&self) -> Attributes {
+        let inner = self.inner.lock();
+        Attributes {
+            state: Self::ib_state(inner.state, inner.initialised),
+            access: inner.attrs.access,
+            max_rd_atomic: inner.attrs.ord,
+            max_dest_rd_atomic: inner.attrs.ird,
+            cap: self.cap,
+            signal_all: self.signal_all,
+        }
+    }
+
+    /// The rights of the peer that the owner has set. Regions have rights of their own, which are
+    /// what counts.
+    pub(crate) fn remote_access(&self) -> Access {
+        Access::from_ib(self.inner.lock().attrs.access)
+    }
+
+    /// Reads that the owner lets us have outstanding at most.
+    pub(crate) fn max_ord(&self) -> u16 {
+        u16::from(self.inner.lock().attrs.ord)
+    }
+
+    /// Reads that the owner lets the peer have outstanding at most.
+    pub(crate) fn max_ird(&self) -> u16 {
+        u16::from(self.inner.lock().attrs.ird)
+    }
+
+    /// Notes the depths which the connection has got, for `query_qp`.
+    pub(crate) fn set_depths(&self, ird: u16, ord: u16) {
+        let mut inner = self.inner.lock();
+        inner.attrs.ird = ird.min(limits::MAX_RD_ATOM) as u8;
+        inner.attrs.ord = ord.min(limits::MAX_RD_ATOM) as u8;
+    }
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work queues: from rings in untrusted memory to checked work requests.
+//!
+//! - [`wqe`]: the checked work requests
+//! - [`abi`]: the layout of the rings (`rdma/siw-abi.h`)
+//! - [`send`], [`recv`]: the queues
+
+pub(super) mod abi;
+pub(crate) mod recv;
+pub(crate) mod send;
+pub(crate) mod wqe;

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Receive queues: of one queue pair, or shared by several.
+//!
+//! A process fills them without ever telling us.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+
+use crate::{
+    sys::{
+        ib::{
+            ring::{
+                Owner,
+                Ring, //
+            },
+            wr::RecvWrs, //
+        },
+        lock::{
+            new_spinlock_irq,
+            SpinLockIrq, //
+        },
+    },
+    verbs::{
+        cq::{
+            WcOpcode,
+            WcStatus, //
+        },
+        queue::{
+            abi::{
+                self,
+                flag,
+                WqeHeader,
+                RQE_SGES,
+                RQE_WORDS, //
+            },
+            wqe::{
+                BadWqe,
+                RecvWqe,
+                Sge,
+                Sgl, //
+            },
+        },
+        srq::Srq,
+        Stag, //
+    },
+};
+
+/// The ring of a receive queue.
+#[pin_data]
+pub(crate) struct RecvRing {
+    /// The elements.
+    ring: Arc<Ring>,
+    /// Scatter-gather elements which the owner may use.
+    max_sge: u8,
+    /// The next element that a kernel owner fills, free running.
+    #[pin]
+    put: SpinLockIrq<u32>,
+}
+
+impl RecvRing {
+    /// A ring of `depth` elements (a power of two). Process context; sleeps.
+    pub(in crate::verbs) fn new(
+        depth: u32,
+        max_sge: u8,
+        owner: Owner,
+    ) -> Result<impl PinInit<Self>> {
+        let ring = Ring::new(depth, RQE_WORDS as u32, false, owner)?;
+        Ok(pin_init!(Self {
+            ring,
+            max_sge,
+            put <- new_spinlock_irq!(0, "rsiw_rq"),
+        }))
+    }
+
+    /// The ring, to map it.
+    pub(in crate::verbs) fn ring(&self) -> &Arc<Ring> {
+        &self.ring
+    }
+
+    /// Whether the element at `index` is in use.
+    #[inline]
+    pub(in crate::verbs) fn is_valid(&self, index: u32) -> bool {
+        WqeHeader(self.ring.header(index)).has(flag::VALID)
+    }
+
+    /// Takes the element at `index` out, if it is in use.
+    #[inline]
+    pub(in crate::verbs) fn take_at(&self, index: u32) -> Option<Result<RecvWqe, BadWqe>> {
+        let header = WqeHeader(self.ring.header(index));
+        if !header.has(flag::VALID) {
+            return None;
+        }
+        let words = self.ring.read::<RQE_WORDS>(index);
+        self.ring.release(index);
+        let [id, ..] = words;
+        Some(
+            match abi::decode_sgl(&words, RQE_SGES, header.num_sge(), self.max_sge) {
+                Some(sgl) => Ok(RecvWqe { id, sgl }),
+                None => Err(BadWqe {
+                    id,
+                    opcode: WcOpcode::Recv,
+                    status: WcStatus::LocQpOp,
+                }),
+            },
+        )
+    }
+
+    /// Appends work requests of a kernel user; stops at the first that can not be. Any context.
+    ///
+    /// `EINVAL` for one that makes no sense or when a process owns the ring, `ENOMEM` when it is
+    /// full.
+    pub(in crate::verbs) fn post(&self, wrs: &mut RecvWrs<'_>) -> Result {
+        if self.ring.owner() == Owner::User {
+            return Err(EINVAL);
+        }
+        let mut put = self.put.lock();
+        while let Some(wr) = wrs.current() {
+            if self.is_valid(*put) {
+                return Err(ENOMEM);
+            }
+            let mut sgl = Sgl::EMPTY;
+            for sge in wr.sges() {
+                let sge = Sge {
+                    addr: sge.addr,
+                    len: sge.len,
+                    lkey: Stag::new(sge.lkey),
+                };
+                if sgl.as_slice().len() >= usize::from(self.max_sge) || !sgl.push(sge) {
+                    return Err(EINVAL);
+                }
+            }
+            let mut words = [0; RQE_WORDS];
+            if let [id, ..] = &mut words {
+                *id = wr.id();
+            }
+            abi::encode_sgl(&mut words, RQE_SGES, &sgl);
+            let n = sgl.as_slice().len() as u8;
+            let header = WqeHeader::new(flag::VALID, n, abi::opcode::RECEIVE, Stag::new(0));
+            self.ring.write(*put, &words);
+            self.ring.publish(*put, header.0);
+            *put = put.wrapping_add(1);
+            wrs.accept();
+        }
+        Ok(())
+    }
+}
+
+/// The receive queue of one queue pair.
+pub(crate) struct OwnQueue {
+    /// The ring.
+    ring: Arc<RecvRing>,
+    /// The next element to take, free running. Changed by the one consumer only: the holder of
+    /// the stream, later the flush.
+    get: Atomic<u32>,
+}
+
+/// Where a queue pair gets its receive work requests from.
+pub(crate) enum RecvSource {
+    /// A queue of its own.
+    Own(OwnQueue),
+    /// One that it shares.
+    Shared(Arc<Srq>),
+}
+
+impl RecvSource {
+    /// A queue of its own. Process context; sleeps.
+    pub(in crate::verbs) fn own(ring: impl PinInit<RecvRing>) -> Result<Self> {
+        Ok(Self::Own(OwnQueue {
+            ring: Arc::pin_init(ring, GFP_KERNEL)?,
+            get: Atomic::new(0),
+        }))
+    }
+
+    /// The ring of the queue pair's own, if it has one.
+    pub(in crate::verbs) fn ring(&self) -> Option<&RecvRing> {
+        match self {
+            Self::Own(own) => Some(&own.ring),
+            Self::Shared(_) => None,
+        }
+    }
+
+    /// Takes the next receive work request, if there is one.
+    ///
+    /// The caller is the one consumer of the queue pair: it holds the stream, or flushes after the
+    /// stream's end. Checked and read once, as [`fetch`](super::send::SendQueue::fetch).
+    #[inline]
+    pub(crate) fn take(&self) -> Option<Result<RecvWqe, BadWqe>> {
+        match self {
+            Self::Own(own) => {
+                let at = own.get.load(Relaxed);
+                let wqe = own.ring.take_at(at)?;
+                own.get.store(at.wrapping_add(1), Relaxed);
+                Some(wqe)
+            }
+            Self::Shared(srq) => srq.take(),
+        }
+    }
+
+    /// Whether there is something of its own to flush.
+    pub(in crate::verbs) fn is_pending(&self) -> bool {
+        match self {
+            Self::Own(own) => own.ring.is_valid(own.get.load(Relaxed)),
+            Self::Shared(_) => false,
+        }
+    }
+}

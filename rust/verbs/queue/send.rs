@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send queue: filled by its owner, emptied by the transmit engine.
+//!
+//! A process fills its ring without telling us; it rings the doorbell only when it finds the
+//! element before its first new one already fetched (siw-facts: libsiw). So an element is given
+//! back with a full barrier when it is fetched, and the next one is looked at after that.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+
+use crate::{
+    sys::{
+        ib::{
+            ring::{
+                Owner,
+                Ring, //
+            },
+            wr::{
+                SendWr,
+                WrOpcode, //
+            },
+        },
+        lock::{
+            new_spinlock_irq,
+            SpinLockIrq, //
+        },
+    },
+    verbs::{
+        cq::{
+            WcOpcode,
+            WcStatus, //
+        },
+        ids,
+        queue::{
+            abi::{
+                self,
+                flag,
+                opcode,
+                WqeHeader,
+                SQE_SGES,
+                SQE_WORDS, //
+            },
+            wqe::{
+                BadWqe,
+                InlineData,
+                Payload,
+                SendOp,
+                SendWqe,
+                Sge,
+                Sgl,
+                MAX_INLINE, //
+            },
+        },
+        region::{
+            Access,
+            RegMr,
+            LOCAL_DMA_LKEY, //
+        },
+        Stag, //
+    },
+};
+
+/// A send queue.
+#[pin_data]
+pub(crate) struct SendQueue {
+    /// The elements.
+    ring: Arc<Ring>,
+    /// Every work request asks for a completion.
+    signal_all: bool,
+    /// Scatter-gather elements which the owner may use.
+    max_sge: u8,
+    /// Octets of inline data which a kernel owner may use.
+    max_inline: u32,
+    /// The next element to fetch, free running. Changed by the one consumer only: the holder of
+    /// the stream, later the flush.
+    get: Atomic<u32>,
+    /// The next element that a kernel owner fills, free running.
+    #[pin]
+    put: SpinLockIrq<u32>,
+}
+
+impl SendQueue {
+    /// A queue of `depth` elements (a power of two). Process context; sleeps.
+    pub(in crate::verbs) fn new(
+        depth: u32,
+        max_sge: u8,
+        max_inline: u32,
+        signal_all: bool,
+        owner: Owner,
+    ) -> Result<impl PinInit<Self>> {
+        let ring = Ring::new(depth, SQE_WORDS as u32, false, owner)?;
+        Ok(pin_init!(Self {
+            ring,
+            signal_all,
+            max_sge,
+            max_inline,
+            get: Atomic::new(0),
+            put <- new_spinlock_irq!(0, "rsiw_sq"),
+        }))
+    }
+
+    /// The ring, to map it.
+    pub(in crate::verbs) fn ring(&self) -> &Arc<Ring> {
+        &self.ring
+    }
+
+    /// Elements of the ring: no more work requests than that are under way from it at a time.
+    #[inline]
+    pub(crate) fn depth(&self) -> u32 {
+        self.ring.slots()
+    }
+
+    /// Whether there is something to fetch.
+    #[inline]
+    pub(crate) fn is_pending(&self) -> bool {
+        WqeHeader(self.ring.header(self.get.load(Relaxed))).has(flag::VALID)
+    }
+
+    /// Takes the next work request out, if there is one.
+    ///
+    /// The caller is the one consumer: it holds the stream, or flushes after the stream's end.
+    /// The element is read once; what it says is checked; nothing the owner does later matters.
+    #[inline]
+    pub(crate) fn fetch(&self) -> Option<Result<SendWqe, BadWqe>> {
+        let at = self.get.load(Relaxed);
+        let header = WqeHeader(self.ring.header(at));
+        if !header.has(flag::VALID) {
+            return None;
+        }
+        let words = self.ring.read::<SQE_WORDS>(at);
+        self.ring.release(at);
+        self.get.store(at.wrapping_add(1), Relaxed);
+        Some(self.decode(header, &words))
+    }
+
+    /// Makes sense of an element.
+    fn decode(&self, header: WqeHeader, words: &[u64; SQE_WORDS]) -> Result<SendWqe, BadWqe> {
+        let &[id, _, to, ref rest @ ..] = words;
+        let kernel = self.ring.owner() == Owner::Kernel;
+        let bad = |opcode, status| {
+            Err(BadWqe {
+                id,
+                opcode,
+                status,
+            })
+        };
+        let remote = header.rkey();
+        let op = match header.opcode() {
+            opcode::WRITE => match self.payload(header, words) {
+                Some(local) => SendOp::Write { local, remote, to },
+                None => return bad(WcOpcode::Write, WcStatus::LocLen),
+            },
+            op @ (opcode::SEND | opcode::SEND_REMOTE_INV) => match self.payload(header, words) {
+                Some(local) => SendOp::Send {
+                    local,
+                    invalidate: (op == opcode::SEND_REMOTE_INV).then_some(remote),
+                },
+                None => return bad(WcOpcode::Send, WcStatus::LocLen),
+            },
+            op @ (opcode::READ | opcode::READ_LOCAL_INV)
+                if kernel || op == opcode::READ =>
+            {
+                let local_inv = op == opcode::READ_LOCAL_INV;
+                match self.sink(header, words) {
+                    Ok(sink) if local_inv && sink.as_slice().len() > 1 => {
+                        return bad(WcOpcode::Read, WcStatus::LocQpOp)
+                    }
+                    Ok(sink) => SendOp::Read {
+                        sink,
+                        remote,
+                        to,
+                        local_inv,
+                    },
+                    Err(status) => return bad(WcOpcode::Read, status),
+                }
+            }
+            opcode::INVAL_STAG if kernel => SendOp::LocalInv { stag: remote },
+            opcode::REG_MR if kernel => {
+                let [access, length, ..] = *rest;
+                SendOp::RegMr(RegMr {
+                    stag: remote,
+                    iova: to,
+                    length,
+                    access: Access::from_ib(access as u32),
+                })
+            }
+            _ => return bad(WcOpcode::Send, WcStatus::LocQpOp),
+        };
+        Ok(SendWqe {
+            id,
+            signaled: self.signal_all || header.has(flag::SIGNALLED),
+            solicited: header.has(flag::SOLICITED),
+            fence: header.has(flag::READ_FENCE),
+            op,
+        })
+    }
+
+    /// What a Send or Write carries; `None` when there is too much of it.
+    fn payload(&self, header: WqeHeader, words: &[u64; SQE_WORDS]) -> Option<Payload> {
+        if header.has(flag::INLINE) {
+            // The length stands where the first scatter-gather element has it.
+            let len = *words.get(SQE_SGES + 1)? as u32;
+            return InlineData::new(abi::decode_inline(words), len).map(Payload::Inline);
+        }
+        abi::decode_sgl(words, SQE_SGES, header.num_sge(), self.max_sge).map(Payload::Sgl)
+    }
+
+    /// Where a Read puts its data.
+    fn sink(&self, header: WqeHeader, words: &[u64; SQE_WORDS]) -> Result<Sgl, WcStatus> {
+        if header.has(flag::INLINE) {
+            return Err(WcStatus::LocQpOp);
+        }
+        let sink = abi::decode_sgl(words, SQE_SGES, header.num_sge(), self.max_sge)
+            .ok_or(WcStatus::LocLen)?;
+        // A sink's key goes on the wire, and the local DMA key never does (DDP-96).
+        let local = |sge: &Sge| sge.lkey == LOCAL_DMA_LKEY && sge.len != 0;
+        if sink.as_slice().iter().any(local) {
+            return Err(WcStatus::LocProt);
+        }
+        Ok(sink)
+    }
+
+    /// Appends a work request of a kernel user. Any context.
+    ///
+    /// `EINVAL` for one that can not be, `ENOMEM` when the queue is full; nothing is changed then.
+    pub(in crate::verbs) fn post(&self, put: &mut u32, wr: SendWr<'_>) -> Result {
+        if WqeHeader(self.ring.header(*put)).has(flag::VALID) {
+            return Err(ENOMEM);
+        }
+        let (header, words) = self.encode(wr)?;
+        self.ring.write(*put, &words);
+        self.ring.publish(*put, header.0);
+        *put = put.wrapping_add(1);
+        Ok(())
+    }
+
+    /// The lock under which a kernel user posts.
+    pub(in crate::verbs) fn put(&self) -> &SpinLockIrq<u32> {
+        &self.put
+    }
+
+    /// Makes an element of a work request.
+    fn encode(&self, wr: SendWr<'_>) -> Result<(WqeHeader, [u64; SQE_WORDS])> {
+        let mut words = [0; SQE_WORDS];
+        let mut flags = flag::VALID;
+        for (set, bit) in [
+            (wr.signaled(), flag::SIGNALLED),
+            (wr.solicited(), flag::SOLICITED),
+            (wr.fence(), flag::READ_FENCE),
+        ] {
+            if set {
+                flags |= bit;
+            }
+        }
+        let kind = wr.opcode().ok_or(EINVAL)?;
+        let (op, max_sge) = match kind {
+            WrOpcode::Write => (opcode::WRITE, self.max_sge),
+            WrOpcode::Send => (opcode::SEND, self.max_sge),
+            WrOpcode::SendWithInv => (opcode::SEND_REMOTE_INV, self.max_sge),
+            WrOpcode::Read => (opcode::READ, self.max_sge),
+            WrOpcode::ReadWithInv => (opcode::READ_LOCAL_INV, 1),
+            WrOpcode::LocalInv => (opcode::INVAL_STAG, 0),
+            WrOpcode::RegMr => (opcode::REG_MR, 0),
+        };
+        let mut rkey = Stag::new(0);
+        let mut num_sge = 0;
+        let mut to = 0;
+        match kind {
+            WrOpcode::LocalInv => rkey = Stag::new(wr.invalidate_key()),
+            WrOpcode::RegMr => {
+                let reg = wr.reg().ok_or(EINVAL)?;
+                if Stag::new(reg.key).index() != Stag::new(reg.lkey).index() {
+                    return Err(EINVAL);
+                }
+                rkey = Stag::new(reg.key);
+                to = reg.iova;
+                if let Some([access, length]) = words.get_mut(SQE_SGES..SQE_SGES + 2) {
+                    *access = u64::from(reg.access);
+                    *length = reg.length;
+                }
+            }
+            _ => {
+                if let Some((offset, key)) = wr.remote() {
+                    to = offset;
+                    rkey = Stag::new(key);
+                } else if kind == WrOpcode::SendWithInv {
+                    rkey = Stag::new(wr.invalidate_key());
+                }
+                num_sge = self.encode_local(wr, kind, max_sge, &mut words, &mut flags)?;
+            }
+        }
+        if let [id, _, offset, ..] = &mut words {
+            *id = wr.id();
+            *offset = to;
+        }
+        Ok((WqeHeader::new(flags, num_sge, op, rkey), words))
+    }
+
+    /// Writes the local memory of a work request into an element; gives the number of
+    /// scatter-gather elements.
+    fn encode_local(
+        &self,
+        wr: SendWr<'_>,
+        kind: WrOpcode,
+        max_sge: u8,
+        words: &mut [u64; SQE_WORDS],
+        flags: &mut u16,
+    ) -> Result<u8> {
+        let read = matches!(kind, WrOpcode::Read | WrOpcode::ReadWithInv);
+        if wr.inline() {
+            let mut data = [0; MAX_INLINE];
+            let len = wr.copy_inline(&mut data).ok_or(EINVAL)?;
+            if read || len > self.max_inline {
+                return Err(EINVAL);
+            }
+            *flags |= flag::INLINE;
+            abi::encode_inline(words, &data, len);
+            return Ok(1);
+        }
+        let mut sgl = Sgl::EMPTY;
+        for sge in wr.sges() {
+            let sge = Sge {
+                addr: sge.addr,
+                len: sge.len,
+                lkey: Stag::new(sge.lkey),
+            };
+            let local_sink = read && sge.len != 0 && sge.lkey == LOCAL_DMA_LKEY;
+            if local_sink || sgl.as_slice().len() >= usize::from(max_sge) || !sgl.push(sge) {
+                return Err(EINVAL);
+            }
+        }
+        abi::encode_sgl(words, SQE_SGES, &sgl);
+        Ok(sgl.as_slice().len() as u8)
+    }
+}

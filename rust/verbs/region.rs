@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions: what an STag stands for, and who may use it how.
+//!
+//! RFC 5041 section 8.2 and RFC 5042 (requirements.md DDP-80 to DDP-90): an STag belongs to one
+//! protection domain, gives access to exactly its range with exactly its rights, can be taken back
+//! at any moment, and can not be guessed.
+//!
+//! - [`table`]: from STag to region, and the choice of STags
+//! - [`pin`]: access to the memory of a region that can not be revoked under the copy
+//! - [`local`]: the memory of local scatter-gather elements
+
+mod local;
+mod pin;
+mod table;
+
+pub(crate) use self::{
+    local::{
+        KernelBuf,
+        LocalBuf,
+        LOCAL_DMA_LKEY, //
+    },
+    pin::PinnedRegion,
+    table::{
+        Invalidator,
+        RegionTable, //
+    },
+};
+
+pub(crate) use iwarp_wire::rdmap::terminate::AccessError;
+
+use kernel::{
+    alloc::Flags,
+    prelude::*, //
+};
+
+use crate::{
+    sys::{
+        ib::{
+            memory::{
+                Backing,
+                KernelMemory,
+                Segments, //
+            },
+            pin::{
+                HasPinCell,
+                PinCell, //
+            },
+        },
+        lock::{
+            new_spinlock_irq,
+            SpinLockIrq, //
+        },
+    },
+    verbs::{
+        ids,
+        PdId,
+        Stag, //
+    },
+};
+
+/// A set of access rights; local reading always goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access(u8);
+
+impl Access {
+    /// Local reading alone.
+    pub(crate) const NONE: Self = Self(0);
+    /// Local writing: receives, sinks of Reads.
+    pub(crate) const LOCAL_WRITE: Self = Self(1);
+    /// Writing by the peer.
+    pub(crate) const REMOTE_WRITE: Self = Self(2);
+    /// Reading by the peer.
+    pub(crate) const REMOTE_READ: Self = Self(4);
+
+    /// The rights in `enum ib_access_flags` of the verbs.
+    pub(crate) const fn from_ib(flags: u32) -> Self {
+        // The three rights have the values of the C enumeration.
+        Self((flags & 7) as u8)
+    }
+
+    /// As `enum ib_access_flags`.
+    pub(crate) const fn to_ib(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Both sets together.
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all of `need` is there.
+    #[inline]
+    pub(crate) const fn has(self, need: Self) -> bool {
+        self.0 & need.0 == need.0
+    }
+}
+
+/// What makes a region's kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Memory of a process.
+    User,
+    /// All kernel memory, for local access.
+    Dma,
+    /// Kernel memory registered by work requests, at most so many pieces.
+    FastReg(usize),
+}
+
+/// The range of a valid region, its rights and its memory.
+pub(super) struct Geometry {
+    /// The first valid tagged offset.
+    base: u64,
+    /// Octets.
+    len: u64,
+    /// The rights it gives.
+    access: Access,
+    /// The memory; `None` while the region is invalid.
+    backing: Option<Backing>,
+}
+
+impl Geometry {
+    /// Of a region that is not valid.
+    const INVALID: Self = Self {
+        base: 0,
+        len: 0,
+        access: Access::NONE,
+        backing: None,
+    };
+
+    /// The checks of [`PinnedRegion::check`] but for the protection domain.
+    #[inline]
+    fn check(&self, addr: u64, len: u32, need: Access) -> Result<(), AccessError> {
+        if !self.access.has(need) {
+            return Err(AccessError::Rights);
+        }
+        let len = u64::from(len);
+        // The last octet counts: a range may end with the address space.
+        let last = match len.checked_sub(1) {
+            Some(more) => addr.checked_add(more).ok_or(AccessError::Wrap)?,
+            None => return Ok(()),
+        };
+        let first = addr.checked_sub(self.base).ok_or(AccessError::Bounds)?;
+        let last = last.checked_sub(self.base).ok_or(AccessError::Bounds)?;
+        if first < self.len && last < self.len {
+            Ok(())
+        } else {
+            Err(AccessError::Bounds)
+        }
+    }
+
+    /// Where in the backing `addr` lies.
+    #[inline]
+    fn offset(&self, addr: u64) -> Result<u64, AccessError> {
+        addr.checked_sub(self.base).ok_or(AccessError::Bounds)
+    }
+}
+
+/// The memory that the next registration of a fast-registration region will use.
+struct Staged {
+    /// Filled by `map_mr_sg`, emptied by the registration.
+    next: Option<Segments>,
+    /// A list in reserve: that of the last registration.
+    spare: Option<Segments>,
+}
+
+/// A memory region.
+///
+/// The table of the device and the verbs object hold it; it can be invalid for all of its life
+/// but a moment.
+#[pin_data]
+pub(crate) struct Region {
+    /// The high 24 bits of its STag.
+    index: u32,
+    /// The protection domain.
+    pd: PdId,
+    /// What kind it is.
+    kind: Kind,
+    /// What it stands for, while valid.
+    cell: PinCell<Geometry>,
+    /// For fast registration.
+    #[pin]
+    staged: SpinLockIrq<Staged>,
+}
+
+impl HasPinCell for Region {
+    type Value = Geometry;
+
+    #[inline]
+    fn cell(&self) -> &PinCell<Geometry> {
+        &self.cell
+    }
+}
+
+/// What a `REG_MR` work request says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RegMr {
+    /// The key which it shall get.
+    pub(in crate::verbs) stag: Stag,
+    /// The tagged offset of its first octet.
+    pub(in crate::verbs) iova: u64,
+    /// Octets.
+    pub(in crate::verbs) length: u64,
+    /// The rights it shall give.
+    pub(in crate::verbs) access: Access,
+}
+
+impl Region {
+    /// An invalid region of index `index`.
+    pub(super) fn new(
+        index: u32,
+        pd: PdId,
+        kind: Kind,
+        spare: Option<Segments>,
+    ) -> impl PinInit<Self> {
+        pin_init!(Self {
+            index,
+            pd,
+            kind,
+            cell: PinCell::new(Geometry::INVALID),
+            staged <- new_spinlock_irq!(Staged { next: None, spare }, "rsiw_region"),
+        })
+    }
+
+    /// The list of pieces which a fast-registration region starts with.
+    pub(super) fn segments(max: usize, flags: Flags) -> Result<Segments> {
+        Segments::with_capacity(max, flags)
+    }
+
+    /// Its STag with key 0.
+    pub(super) fn stag(&self) -> Stag {
+        ids::stag(self.index, 0)
+    }
+
+    /// The protection domain.
+    pub(super) fn pd(&self) -> PdId {
+        self.pd
+    }
+
+    /// What kind it is.
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Makes a region of a process's memory valid, for as long as it lives.
+    pub(super) fn publish(
+        &self,
+        key: u8,
+        base: u64,
+        len: u64,
+        access: Access,
+        backing: Backing,
+    ) -> Result {
+        self.cell.publish(key, |geometry| {
+            *geometry = Geometry {
+                base,
+                len,
+                access,
+                backing: Some(backing),
+            };
+            Ok(())
+        })
+    }
+
+    /// Makes a DMA region valid.
+    pub(super) fn publish_kernel(&self, access: Access, memory: KernelMemory) -> Result {
+        self.publish(0, 0, u64::MAX, access, Backing::Kernel(memory))
+    }
+
+    /// Takes the memory for the next registration: `fill` changes the list of pieces.
+    ///
+    /// Any context. Fails with `ENOMEM` when the region is valid, its list therefore in use, and
+    /// there is no memory for another one.
+    pub(super) fn stage<R>(&self, fill: impl FnOnce(&mut Segments) -> R) -> Result<R> {
+        let Kind::FastReg(max) = self.kind else {
+            return Err(EINVAL);
+        };
+        let mut staged = self.staged.lock();
+        let mut list = match staged.next.take().or_else(|| staged.spare.take()) {
+            Some(list) => list,
+            None => Segments::with_capacity(max, GFP_ATOMIC)?,
+        };
+        let result = fill(&mut list);
+        staged.next = Some(list);
+        Ok(result)
+    }
+
+    /// Gives the list in reserve away, of a region that is of no use.
+    fn take_spare(&self) -> Option<Segments> {
+        self.staged.lock().spare.take()
+    }
+
+    /// Carries out a `REG_MR` work request.
+    fn register(&self, reg: &RegMr) -> Result<(), AccessError> {
+        if !matches!(self.kind, Kind::FastReg(_)) {
+            return Err(AccessError::Rights);
+        }
+        let staged = &self.staged;
+        self.cell
+            .publish(reg.stag.key(), |geometry| {
+                let mut staged = staged.lock();
+                let list = staged.next.take().ok_or(EINVAL)?;
+                if reg.length > list.total() || reg.iova.checked_add(reg.length).is_none() {
+                    staged.next = Some(list);
+                    return Err(EINVAL);
+                }
+                *geometry = Geometry {
+                    base: reg.iova,
+                    len: reg.length,
+                    access: reg.access,
+                    backing: Some(Backing::Segments(list)),
+                };
+                Ok(())
+            })
+            .map_err(|_| AccessError::InvalidStag)
+    }
+
+    /// Makes it invalid if it is valid under `key`; the list of pieces becomes the spare one.
+    fn invalidate(&self, key: u8) -> Result<(), AccessError> {
+        let old = self
+            .cell
+            .revoke(Some(key), |geometry| {
+                core::mem::replace(geometry, Geometry::INVALID)
+            })
+            .map_err(|_| AccessError::InvalidStag)?;
+        if let Some(Backing::Segments(list)) = old.backing {
+            let surplus = self.staged.lock().spare.replace(list);
+            drop(surplus);
+        }
+        Ok(())
+    }
+
+    /// Makes it invalid for good and gives its memory back, which the caller drops in process
+    /// context.
+    pub(super) fn retire(&self) -> Option<Backing> {
+        self.cell
+            .revoke(None, |geometry| geometry.backing.take())
+            .ok()
+            .flatten()
+    }
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory of local scatter-gather elements.
+//!
+//! Key 0 is the local DMA key: kernel memory by its address, for kernel users only
+//! (requirements.md DDP-96). Any other key names a region.
+
+use kernel::prelude::*;
+
+use crate::{
+    sys::ib::memory::KernelMemory,
+    verbs::{
+        queue::wqe::Sge,
+        region::{
+            Access,
+            AccessError,
+            PinnedRegion,
+            RegionTable, //
+        },
+        PdId,
+        Stag, //
+    },
+};
+
+/// The local DMA key.
+pub(crate) const LOCAL_DMA_LKEY: Stag = Stag::new(0);
+
+/// Kernel memory named by the local DMA key.
+pub(crate) struct KernelBuf {
+    /// The kernel user's promise about its addresses.
+    memory: KernelMemory,
+}
+
+/// Memory of a local scatter-gather element.
+pub(crate) enum LocalBuf {
+    /// Kernel memory.
+    Kernel(KernelBuf),
+    /// Part of a region.
+    Region(PinnedRegion),
+}
+
+impl LocalBuf {
+    /// Finds the memory of `sge` and checks the whole of it; `kernel` is what makes key 0 valid.
+    #[inline]
+    pub(in crate::verbs) fn new(
+        regions: &RegionTable,
+        pd: PdId,
+        kernel: Option<KernelMemory>,
+        sge: &Sge,
+        need: Access,
+    ) -> Result<Self, AccessError> {
+        let buf = match kernel {
+            Some(memory) if sge.lkey == LOCAL_DMA_LKEY => Self::Kernel(KernelBuf { memory }),
+            _ => Self::Region(regions.pin(sge.lkey)?),
+        };
+        buf.check(pd, sge, need)?;
+        Ok(buf)
+    }
+
+    /// Whether `sge` has the same key, so that a [`check`](Self::check) alone makes it usable.
+    #[inline]
+    pub(crate) fn is_for(&self, sge: &Sge) -> bool {
+        match self {
+            Self::Kernel(_) => sge.lkey == LOCAL_DMA_LKEY,
+            Self::Region(region) => sge.lkey == region.stag(),
+        }
+    }
+
+    /// Whether the whole of `sge` may be accessed in the way of `need`.
+    #[inline]
+    pub(crate) fn check(&self, pd: PdId, sge: &Sge, need: Access) -> Result<(), AccessError> {
+        match self {
+            Self::Kernel(_) => match sge.addr.checked_add(u64::from(sge.len)) {
+                Some(_) => Ok(()),
+                None => Err(AccessError::Wrap),
+            },
+            Self::Region(region) => region.check(pd, sge.addr, sge.len, need),
+        }
+    }
+
+    /// Copies to `addr`, which lies in a checked element.
+    #[inline]
+    pub(crate) fn write_at(&self, addr: u64, src: &[u8]) -> Result<(), AccessError> {
+        match self {
+            Self::Kernel(buf) => buf.memory.write(addr, src).map_err(|_| AccessError::Bounds),
+            Self::Region(region) => region.write_at(addr, src),
+        }
+    }
+
+    /// Copies from `addr`, which lies in a checked element.
+    #[inline]
+    pub(crate) fn read_at(&self, addr: u64, dst: &mut [u8]) -> Result<(), AccessError> {
+        match self {
+            Self::Kernel(buf) => buf.memory.read(addr, dst).map_err(|_| AccessError::Bounds),
+            Self::Region(region) => region.read_at(addr, dst),
+        }
+    }
+}

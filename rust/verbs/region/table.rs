@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From STag to region, and the choice of STags.
+//!
+//! requirements.md DDP-90: the index, the high 24 bits, is drawn at random, so that STags are
+//! sparse and hard to predict; the low octet belongs to the owner of the region.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use crate::{
+    sys::{
+        ib::memory::{
+            Backing,
+            Segments, //
+        },
+        random,
+        table::Table, //
+    },
+    verbs::{
+        ids,
+        limits,
+        region::{
+            AccessError,
+            Kind,
+            PinnedRegion,
+            RegMr,
+            Region, //
+        },
+        PdId,
+        Stag, //
+    },
+};
+
+/// The largest index.
+const MAX_INDEX: u32 = 0x00ff_ffff;
+
+/// Draws before the table is taken for full; at most one index in 16 is in use.
+const DRAWS: u32 = 64;
+
+/// Who asks for an invalidation, on behalf of which protection domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Invalidator {
+    /// A work request of our own.
+    Local(PdId),
+    /// A Send with Invalidate of the peer.
+    Remote(PdId),
+}
+
+/// The regions of a device.
+#[pin_data]
+pub(crate) struct RegionTable {
+    /// By index.
+    #[pin]
+    table: Table<Region>,
+}
+
+impl RegionTable {
+    /// No regions.
+    pub(in crate::verbs) fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            table <- Table::new(1..MAX_INDEX),
+        })
+    }
+
+    /// Makes an invalid region under a random index. Process context; sleeps.
+    pub(in crate::verbs) fn create(
+        &self,
+        pd: PdId,
+        kind: Kind,
+        mut spare: Option<Segments>,
+    ) -> Result<Arc<Region>> {
+        for _ in 0..DRAWS {
+            let index = random::u32() & MAX_INDEX;
+            if index == 0 || self.table.contains(index) {
+                continue;
+            }
+            let region = Arc::pin_init(Region::new(index, pd, kind, spare.take()), GFP_KERNEL)?;
+            match self.table.insert_at(index, region.clone(), GFP_KERNEL) {
+                Ok(()) => return Ok(region),
+                // Lost a race for the index: draw again, with the same list.
+                Err(EBUSY) => spare = region.take_spare(),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(ENOMEM)
+    }
+
+    /// Takes a region out, invalid; what is left of its memory is for the caller to drop, in
+    /// process context.
+    pub(in crate::verbs) fn remove(&self, region: &Region) -> Option<Backing> {
+        drop(self.table.remove(region.index));
+        region.retire()
+    }
+
+    /// Finds and pins the region of `stag`.
+    ///
+    /// Any context with interrupts on; allocates nothing, takes no lock. Key 0 is never valid
+    /// (DDP-96).
+    #[inline]
+    pub(crate) fn pin(&self, stag: Stag) -> Result<PinnedRegion, AccessError> {
+        let region = self.find(stag)?;
+        PinnedRegion::new(region, stag)
+    }
+
+    /// The region under the index of `stag`, valid or not.
+    #[inline]
+    fn find(&self, stag: Stag) -> Result<Arc<Region>, AccessError> {
+        self.table
+            .get_arc(stag.index())
+            .ok_or(AccessError::InvalidStag)
+    }
+
+    /// Makes the region of `stag` invalid; returns when nothing accesses its memory any more.
+    ///
+    /// Any context with interrupts on; the caller holds no [`PinnedRegion`]: two that each hold a
+    /// pin and wait for the other's would never end.
+    ///
+    /// A peer may only invalidate what was registered by a work request, for one stream, not what
+    /// others share (RFC 5040 section 8.1, requirements.md DDP-89, RDMAP-36).
+    pub(crate) fn invalidate(&self, stag: Stag, by: Invalidator) -> Result<(), AccessError> {
+        let region = self.find(stag)?;
+        let (Invalidator::Local(pd) | Invalidator::Remote(pd)) = by;
+        if region.pd() != pd {
+            return Err(AccessError::NotAssociated);
+        }
+        if !matches!(region.kind(), Kind::FastReg(_)) {
+            return Err(AccessError::Rights);
+        }
+        region.invalidate(stag.key())
+    }
+
+    /// Carries out a `REG_MR` work request of a queue pair of `pd`.
+    ///
+    /// Any context with interrupts on.
+    pub(crate) fn register(&self, pd: PdId, reg: &RegMr) -> Result<(), AccessError> {
+        let region = self.find(reg.stag)?;
+        if region.pd() != pd {
+            return Err(AccessError::NotAssociated);
+        }
+        region.register(reg)
+    }
+}
+
+const _: () = assert!(limits::MAX_MR <= MAX_INDEX / 16);
