@@ -7,14 +7,85 @@
 //! exclusively; `design.md` section 3 describes the three ways to be that holder. The protocol's
 //! decisions are taken by `iwarp_wire`; this module carries them out.
 //!
-//! - [`guard`]: the socket lock as the stream lock, typed
-//! - [`receive`]: from TCP's queue to decisions, [`place`]: from payload to memory
-//! - [`respond`]: Read Requests of the peer
-//! - [`transmit`]: from work requests to runs of FPDUs, [`sent`]: their completion in order
-//! - [`terminate`] and [`teardown`]: the ways a stream ends
+//! - [`session`]: what the holder of the socket has in hand
+//! - [`receive`]: from TCP's queue to whole FPDUs, [`stash`]: those that come in parts
+//! - [`deliver`]: what an FPDU asks for, [`place`]: from payload to memory and back
+//! - [`transmit`]: runs of FPDUs, [`align`]: their sizes, [`work`]: what goes into them
+//! - [`sent`]: completion of work requests in order
+//! - [`end`]: the ways a stream ends
 
-use iwarp_wire::rdmap::terminate::TerminateReason;
-use kernel::prelude::*;
+mod align;
+mod deliver;
+mod encode;
+mod end;
+mod place;
+mod receive;
+mod sent;
+mod session;
+mod stash;
+mod transmit;
+mod work;
+
+use iwarp_wire::{
+    RtrKind,
+    TerminateReason, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow,
+        Mutex, //
+    },
+    time::{
+        msecs_to_jiffies,
+        Jiffies, //
+    },
+    workqueue::{
+        impl_has_delayed_work,
+        impl_has_work,
+        new_delayed_work,
+        new_work,
+        DelayedWork,
+        Work,
+        WorkItem, //
+    }, //
+};
+
+use self::session::{
+    Progress,
+    State,
+    Todo, //
+};
+use crate::{
+    sys::{
+        context::{
+            irqs_off,
+            BhGuard, //
+        },
+        lock::SpinLockIrq,
+        new_spinlock_irq,
+        sockcell::SockCell,
+        socket::{
+            CallbackSock,
+            Handler,
+            Locked,
+            Socket, //
+        },
+        work as queues, //
+    },
+    verbs::Qp, //
+};
+
+/// Runs a doorbell or callback sends before it leaves the rest to a work item: about 1 MiB.
+const RUNS_PER_ENTRY: u32 = 16;
+
+/// Jiffies until something is tried again that memory was missing for.
+const RETRY_DELAY: Jiffies = 1;
+
+/// Milliseconds a stream that has ended waits for the peer's FIN, or for room for a Terminate.
+const LINGER_MS: u32 = 5_000;
 
 /// Which side of the MPA start-up this end was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,4 +118,363 @@ pub(crate) struct Config {
     pub(crate) role: Role,
     /// Octets already read from the socket behind the start-up frame; normally empty.
     pub(crate) initial: KVec<u8>,
+}
+
+/// How the local side wants a stream to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Close {
+    /// Everything posted so far is sent, then FIN (RFC 5041 section 6.2.1).
+    Graceful,
+    /// A Terminate at the next FPDU boundary, then FIN (RFC 5040 section 4.8).
+    Terminate(TerminateReason),
+    /// Reset.
+    Abort,
+}
+
+impl Close {
+    /// A request of a higher rank overrides one of a lower.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Graceful => 0,
+            Self::Terminate(_) => 1,
+            Self::Abort => 2,
+        }
+    }
+}
+
+/// Why a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndReason {
+    /// The peer closed its half at an FPDU boundary.
+    PeerFin,
+    /// The peer reset the connection.
+    Reset,
+    /// The peer sent a Terminate.
+    TerminateReceived,
+    /// An error was found here, and a Terminate tells the peer.
+    TerminateSent,
+    /// [`Stream::close`] with [`Close::Graceful`] or [`Close::Abort`].
+    LocalClose,
+    /// TCP gave up: time-out, unreachable, FIN inside an FPDU.
+    LlpError(Error),
+}
+
+/// What a stream tells its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamEvent {
+    /// The responder's side may send: the first FPDU, or the agreed ready-to-receive frame, came
+    /// in whole. Once, and only on the responder's side.
+    Ready,
+    /// The queue pair has been told and is flushed. Once for every stream that was started.
+    Ended(EndReason),
+}
+
+/// The one who started a stream.
+pub(crate) trait Owner: Send + Sync {
+    /// Takes note of an event. Softirq or process context, under the socket lock: must neither
+    /// sleep nor call back into the stream.
+    fn stream_event(&self, event: StreamEvent);
+}
+
+/// A connection in full operation phase.
+///
+/// References are held by its queue pair until `stream_ended`, by the socket's callbacks until
+/// the socket is released, and by queued work items.
+#[pin_data]
+pub(crate) struct Stream {
+    /// Everything that belongs to the holder of the socket.
+    state: SockCell<State>,
+    /// The socket, until it is released. Taken in process context only.
+    #[pin]
+    socket: Mutex<Option<Socket>>,
+    /// A wish to close that has not been carried out.
+    #[pin]
+    wish: SpinLockIrq<Option<Close>>,
+    /// Goes on in softirq where a budget ended.
+    #[pin]
+    soft: Work<Self, 0>,
+    /// Goes on in process context: the socket had an owner, a wish to close, the release.
+    #[pin]
+    process: Work<Self, 1>,
+    /// Tries again when memory was missing.
+    #[pin]
+    retry: DelayedWork<Self, 2>,
+    /// Ends the wait for a peer that does not close.
+    #[pin]
+    deadline: DelayedWork<Self, 3>,
+}
+
+impl_has_work! {
+    impl HasWork<Self, 0> for Stream { self.soft }
+    impl HasWork<Self, 1> for Stream { self.process }
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self, 2> for Stream { self.retry }
+    impl HasDelayedWork<Self, 3> for Stream { self.deadline }
+}
+
+impl WorkItem<0> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.kick();
+    }
+}
+
+impl WorkItem<1> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.run_in_process(false);
+    }
+}
+
+impl WorkItem<2> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.run_in_process(false);
+    }
+}
+
+impl WorkItem<3> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.run_in_process(true);
+    }
+}
+
+impl Stream {
+    /// Puts a socket into full operation phase for `qp`.
+    ///
+    /// The start-up frame of this side has been handed to TCP completely. On return the initiator
+    /// may send; what already arrived has been worked on. Process context, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// Gives the socket back if memory is missing or the queue pair is not fit to be connected
+    /// (any more); nothing has changed then.
+    pub(crate) fn start(
+        qp: Arc<Qp>,
+        socket: Socket,
+        config: Config,
+        owner: Arc<dyn Owner>,
+    ) -> Result<Arc<Stream>, (Error, Socket)> {
+        let stream = match Self::new(&qp, &socket, config, owner) {
+            Ok(stream) => stream,
+            Err(error) => return Err((error, socket)),
+        };
+        if let Err(error) = qp.set_rts(stream.clone()) {
+            return Err((error, socket));
+        }
+        socket.install(stream.clone());
+        *stream.socket.lock() = Some(socket);
+        {
+            let mut locked = stream.state.sock().lock();
+            if let Ok(mut state) = stream.state.open(&mut locked) {
+                state.open_for_work();
+            }
+        }
+        stream.run_in_process(false);
+        Ok(stream)
+    }
+
+    /// Allocates a stream that does nothing yet. May sleep.
+    fn new(
+        qp: &Arc<Qp>,
+        socket: &Socket,
+        config: Config,
+        owner: Arc<dyn Owner>,
+    ) -> Result<Arc<Self>> {
+        let state = State::new(qp.clone(), owner, config)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                state: SockCell::new(socket.sock(), state),
+                socket <- new_mutex!(None),
+                wish <- new_spinlock_irq!(None),
+                soft <- new_work!(),
+                process <- new_work!(),
+                retry <- new_delayed_work!(),
+                deadline <- new_delayed_work!(),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Sends what the send queue holds, as far as TCP takes it. Any context.
+    ///
+    /// Works in the caller where the socket is free, else leaves the work to a work item.
+    pub(crate) fn kick(self: &Arc<Self>) {
+        let this = self.as_arc_borrow();
+        if irqs_off() {
+            this.go_on_in_softirq();
+            return;
+        }
+        for _ in 0..RUNS_PER_ENTRY {
+            // Between two runs the lock is free and softirqs run: what TCP handed to a loopback
+            // or received meanwhile is worked on while it is hot in the cache.
+            let Ok(mut locked) = self.state.sock().try_lock_bh() else {
+                this.go_on_in_process();
+                return;
+            };
+            if this.work(&mut locked, false, 1) == Progress::Wait {
+                return;
+            }
+        }
+        this.go_on_in_softirq();
+    }
+
+    /// Ends the stream. Any context; carried out by a work item.
+    ///
+    /// Once the stream ended on its own this does nothing.
+    pub(crate) fn close(self: &Arc<Self>, how: Close) {
+        {
+            let mut wish = self.wish.lock();
+            if !matches!(&*wish, Some(old) if old.rank() >= how.rank()) {
+                *wish = Some(how);
+            }
+        }
+        self.as_arc_borrow().go_on_in_process();
+    }
+
+    /// One batch of work for the holder of the socket.
+    #[inline]
+    fn work(self: ArcBorrow<'_, Self>, locked: &mut Locked, receive: bool, runs: u32) -> Progress {
+        let Ok(mut opened) = self.state.open(locked) else {
+            // A callback out of a call into TCP that is made further up. Room needs no note: the
+            // caller there is about to find out.
+            if receive {
+                self.state.note(locked);
+            }
+            return Progress::Wait;
+        };
+        let mut receive = receive;
+        loop {
+            let (state, locked) = opened.split();
+            let progress = match state.session() {
+                Some(mut session) => session.step(locked, receive, runs),
+                None => Progress::Wait,
+            };
+            let todo = state.take_todo();
+            self.arrange(todo);
+            if !opened.take_missed() {
+                return progress;
+            }
+            receive = true;
+        }
+    }
+
+    /// As [`Self::work`] inside a callback: what does not fit into the budget is left to softirq.
+    #[inline]
+    fn work_in_callback(self: ArcBorrow<'_, Self>, locked: &mut Locked, receive: bool) {
+        let _bh = BhGuard::new();
+        if self.work(locked, receive, RUNS_PER_ENTRY) == Progress::More {
+            self.go_on_in_softirq();
+        }
+    }
+
+    /// Work that needs process context, or found the socket owned: carries out wishes to close,
+    /// and releases the socket in the end.
+    fn run_in_process(self: &Arc<Self>, deadline: bool) {
+        let this = self.as_arc_borrow();
+        let over = {
+            let mut locked = self.state.sock().lock();
+            let bh = BhGuard::new();
+            if let Ok(mut state) = self.state.open(&mut locked) {
+                if let Some(mut session) = state.session() {
+                    if let Some(how) = self.wish.lock().take() {
+                        session.close(how);
+                    }
+                    if deadline {
+                        session.deadline();
+                    }
+                }
+            }
+            if this.work(&mut locked, true, RUNS_PER_ENTRY) == Progress::More {
+                this.go_on_in_softirq();
+            }
+            drop(bh);
+            self.state
+                .open(&mut locked)
+                .is_ok_and(|state| state.is_over())
+        };
+        if over {
+            self.release();
+        }
+    }
+
+    /// Releases the socket, and lets go of the queue pair and the owner. Process context.
+    fn release(self: &Arc<Self>) {
+        let Some(socket) = self.socket.lock().take() else {
+            return;
+        };
+        let (link, reset) = {
+            let mut locked = self.state.sock().lock();
+            match self.state.open(&mut locked) {
+                Ok(mut state) => (state.unlink(), state.wants_reset()),
+                Err(_) => (None, true),
+            }
+        };
+        if reset {
+            socket.set_linger_abort();
+        }
+        // From here on no callback comes any more.
+        drop(socket);
+        drop(link);
+        queues::cancel_delayed::<_, 2>(self);
+        queues::cancel_delayed::<_, 3>(self);
+    }
+
+    /// Finds somebody for what a batch left over.
+    #[inline]
+    fn arrange(self: ArcBorrow<'_, Self>, todo: Todo) {
+        if todo.is_empty() {
+            return;
+        }
+        if todo.retry {
+            queues::process().enqueue_delayed::<_, 2>(self.into(), RETRY_DELAY);
+        }
+        if todo.deadline {
+            queues::process().mod_delayed::<_, 3>(self.into(), msecs_to_jiffies(LINGER_MS));
+        }
+        if todo.process {
+            self.go_on_in_process();
+        }
+    }
+
+    /// Has a work item go on in softirq context.
+    fn go_on_in_softirq(self: ArcBorrow<'_, Self>) {
+        let this: Arc<Self> = self.into();
+        let _ = queues::bh().enqueue::<_, 0>(this);
+    }
+
+    /// Has a work item go on in process context.
+    fn go_on_in_process(self: ArcBorrow<'_, Self>) {
+        let this: Arc<Self> = self.into();
+        let _ = queues::process().enqueue::<_, 1>(this);
+    }
+}
+
+impl Handler for Stream {
+    fn data_ready(this: ArcBorrow<'_, Self>, mut socket: CallbackSock<'_>) {
+        this.work_in_callback(&mut socket, true);
+    }
+
+    fn write_space(this: ArcBorrow<'_, Self>, mut socket: CallbackSock<'_>) {
+        // While there is too little room TCP is to call again: the mark stays.
+        if socket.stream_writable() {
+            socket.clear_nospace();
+            this.work_in_callback(&mut socket, false);
+        }
+    }
+
+    fn state_change(this: ArcBorrow<'_, Self>, mut socket: CallbackSock<'_>) {
+        this.work_in_callback(&mut socket, true);
+    }
+
+    fn error_report(this: ArcBorrow<'_, Self>, mut socket: CallbackSock<'_>) {
+        this.work_in_callback(&mut socket, true);
+    }
 }

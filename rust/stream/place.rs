@@ -7,6 +7,7 @@
 //! batch, that is, until the socket lock is given back. Rights and bounds are checked for every
 //! segment (RFC 5041 section 7.1, RFC 5040 section 7.2), the lookup is not repeated.
 
+use iwarp_wire::rdmap::terminate;
 use kernel::prelude::*;
 
 use crate::verbs::{
@@ -70,6 +71,22 @@ impl Source for [u8] {
             Some(data) if !data.is_empty() => f(data),
             _ => Ok(()),
         }
+    }
+}
+
+/// Copies octets `off..off + dst.len()` of `src`.
+pub(super) fn copy_from(src: &[u8], off: usize, dst: &mut [u8]) -> Result<(), AccessError> {
+    src.copy(off, dst).map_err(|_| AccessError::Bounds)
+}
+
+/// The protocol's name of an access error, from which it derives what the peer is told.
+pub(super) fn to_wire(error: AccessError) -> terminate::AccessError {
+    match error {
+        AccessError::InvalidStag => terminate::AccessError::InvalidStag,
+        AccessError::Bounds => terminate::AccessError::Bounds,
+        AccessError::Rights => terminate::AccessError::Rights,
+        AccessError::NotAssociated => terminate::AccessError::NotAssociated,
+        AccessError::Wrap => terminate::AccessError::Wrap,
     }
 }
 

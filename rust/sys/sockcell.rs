@@ -5,8 +5,8 @@
 //! [`SockCell`] ties a value to one TCP socket. A [`Locked`] of that socket, however it was
 //! obtained (callback, spin lock, `lock_sock`), opens the cell; nothing else does. TCP calls back
 //! into its user while the user calls TCP (`sk_write_space` out of `tcp_sendmsg_locked`,
-//! `sk_data_ready` out of `sk_flush_backlog`): such an inner call finds the cell open already, is
-//! refused, and leaves a note for the holder of the outer one.
+//! `sk_data_ready` out of `sk_flush_backlog`): such an inner call finds the cell open already and
+//! is refused; it can leave a note for the holder of the outer one.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -35,7 +35,7 @@ pub(crate) struct SockCell<T> {
     sock: SockRef,
     /// An [`Opened`] exists.
     open: Cell<bool>,
-    /// A nested call was refused since the note was last taken.
+    /// A nested call that was refused left a note.
     missed: Cell<bool>,
     /// The guarded value.
     value: UnsafeCell<T>,
@@ -51,7 +51,7 @@ unsafe impl<T: Send> Sync for SockCell<T> {}
 /// Why a cell could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenError {
-    /// The holder of the socket has the cell open further up the call chain; it was left a note.
+    /// The holder of the socket has the cell open further up the call chain.
     Nested,
     /// The lock shown is that of another socket.
     OtherSocket,
@@ -78,20 +78,27 @@ impl<T> SockCell<T> {
     ///
     /// # Errors
     ///
-    /// [`OpenError::Nested`] inside a callback that TCP makes while the cell is open; the outer
-    /// holder learns of it by [`Opened::take_missed`].
+    /// [`OpenError::Nested`] inside a callback that TCP makes while the cell is open; by
+    /// [`Self::note`] the outer holder learns of it.
     #[inline]
     pub(crate) fn open<'a>(&'a self, locked: &'a mut Locked) -> Result<Opened<'a, T>, OpenError> {
         if !core::ptr::eq(locked.as_ptr(), self.sock.as_ptr()) {
             return Err(OpenError::OtherSocket);
         }
         if self.open.get() {
-            self.missed.set(true);
             return Err(OpenError::Nested);
         }
         // INVARIANT: The socket is held (`locked`), and no `Opened` existed.
         self.open.set(true);
         Ok(Opened { cell: self, locked })
+    }
+
+    /// Leaves a note for the one who has the cell open.
+    #[inline]
+    pub(crate) fn note(&self, locked: &mut Locked) {
+        if core::ptr::eq(locked.as_ptr(), self.sock.as_ptr()) {
+            self.missed.set(true);
+        }
     }
 }
 
@@ -116,7 +123,7 @@ impl<T> Opened<'_, T> {
         (unsafe { &mut *self.cell.value.get() }, self.locked)
     }
 
-    /// Whether a nested callback was refused since the last call; its work is now the caller's.
+    /// Whether a refused callback left a note since the last call; its work is now the caller's.
     #[inline]
     pub(crate) fn take_missed(&mut self) -> bool {
         self.cell.missed.replace(false)

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sizes of FPDUs and runs, so that TCP segments start with an FPDU (RFC 5044 section 5).
+//!
+//! A run is what one call hands to TCP. TCP cuts it at multiples of the maximum segment size, so
+//! FPDUs of exactly that size start every segment. The short last FPDU of a message would shift
+//! everything behind it; the FPDU that follows is therefore made to fill the segment up, which
+//! RFC 5044 section 5.1 allows when FPDUs are packed. Only where too little is left for a useful
+//! FPDU, one straddles the boundary, and is sized so that the next one can fill up again.
+
+/// A segment's rest below this many octets is not worth an FPDU of its own: the least MULPDU
+/// (128, RFC 5044 section 3.2) and the framing around it.
+const MIN_FILL: u32 = 128 + FRAMING;
+
+/// Length field, CRC and the most pad of an FPDU.
+const FRAMING: u32 = 2 + 3 + 4;
+
+/// The longest FPDU ever sent: MULPDU 64768 (RFC 5044 section 3.2), framed and padded.
+pub(super) const MAX_FPDU: u32 = 64776;
+
+/// Segments longer than this are not filled up: such links do not cut, and an odd small FPDU
+/// between large ones costs more than it gives.
+const MAX_FILLED: u32 = 16384;
+
+/// Where segment boundaries lie in one run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// Octets of a segment that FPDUs use: the maximum segment size in whole 32-bit words.
+    segment: u32,
+    /// Octets in front of the run in the segment it is appended to.
+    lead: u32,
+    /// Octets the run may have.
+    limit: u32,
+}
+
+impl Layout {
+    /// Lays a run out.
+    ///
+    /// `mss` is TCP's current segment size, `size_goal` its largest buffer, `tail` the octets it
+    /// still holds unsent in its last buffer, `capacity` the room for the run; all in octets.
+    pub(super) fn new(mss: u32, size_goal: u32, tail: u32, capacity: u32) -> Self {
+        let segment = (mss & !3).clamp(MIN_FILL, MAX_FPDU);
+        let whole = |len: u32| {
+            len.checked_div(segment)
+                .unwrap_or(0)
+                .saturating_mul(segment)
+        };
+        let goal = whole(size_goal.min(capacity)).max(segment);
+        let used = tail.checked_rem(goal).unwrap_or(0);
+        let lead = match segment > MAX_FILLED {
+            true => 0,
+            false => used.checked_rem(segment).unwrap_or(0),
+        };
+        let limit = match segment > MAX_FILLED {
+            true => goal,
+            // Less than two segments are not worth a call of their own.
+            false if goal.saturating_sub(used) < segment.saturating_mul(2) => {
+                goal.max(segment.saturating_mul(2)).saturating_sub(lead)
+            }
+            false => goal.saturating_sub(used),
+        };
+        Self {
+            segment,
+            lead,
+            limit: limit.min(capacity),
+        }
+    }
+
+    /// The longest FPDU to encode at octet `at` of the run for a message that wants `want` octets
+    /// as a single FPDU. `None` when the run is full.
+    #[inline]
+    pub(super) fn room(&self, at: u32, want: u32) -> Option<u32> {
+        let left_in_run = self.limit.checked_sub(at).filter(|&n| n != 0)?;
+        let used = self.lead.wrapping_add(at).checked_rem(self.segment)?;
+        let left = self.segment.wrapping_sub(used);
+        let room = if want <= left || left >= MIN_FILL {
+            left
+        } else {
+            left.saturating_add((self.segment >> 1) & !3)
+        };
+        // The straddling FPDU is not worth opening a new buffer in TCP.
+        (room.min(want) <= left_in_run).then_some(room.min(left_in_run))
+    }
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a verified FPDU asks for: place, complete, answer, or end (RFC 5041 section 5, RFC 5040
+//! sections 5 and 7).
+//!
+//! `iwarp_wire::rx::Receiver` decides; here its decisions meet memory and queues. Payload is
+//! copied once, from where it arrived to where it belongs.
+
+use iwarp_wire::{
+    ddp,
+    rdmap::terminate::{
+        cannot_invalidate,
+        RemoteProtection,
+        Terminate,
+        TerminateReason, //
+    },
+    rx::{
+        Decision,
+        ReadSegment,
+        SendSegment,
+        TaggedSegment,
+        HEAD_LEN, //
+    },
+};
+
+use super::{
+    place::{
+        self,
+        Source, //
+    },
+    session::Session,
+    work::ReadCookie,
+    EndReason,
+    StreamEvent, //
+};
+use crate::verbs::{
+    cq::{
+        Completion,
+        WcOpcode,
+        WcStatus, //
+    },
+    queue::wqe::RecvWqe,
+    region::{
+        Access,
+        AccessError,
+        Invalidator, //
+    },
+    Stag, //
+};
+
+impl Session<'_> {
+    /// Carries out what the ULPDU of `len` octets at offset `ulpdu` of `src` asks for. `head`
+    /// begins with its first octets.
+    #[inline]
+    pub(super) fn deliver<S: Source + ?Sized>(
+        &mut self,
+        src: &S,
+        ulpdu: usize,
+        head: &[u8],
+        len: u16,
+    ) {
+        let head = head
+            .get(..usize::from(len).min(HEAD_LEN))
+            .unwrap_or_default();
+        let queued = &mut self.proto.tx.queued;
+        let decision = self
+            .proto
+            .rx
+            .receiver
+            .receive(head, len, &mut queued.orq, &mut queued.irq);
+        let tagged = ulpdu.wrapping_add(ddp::TAGGED_LEN);
+        let untagged = ulpdu.wrapping_add(ddp::UNTAGGED_LEN);
+        let done = match decision {
+            Decision::Write(segment) => self.place_write(src, tagged, &segment),
+            Decision::ReadResponse(segment) => self.place_read(src, tagged, &segment),
+            Decision::Send(segment) => self.place_send(src, untagged, &segment),
+            Decision::ReadRequest | Decision::Nothing | Decision::Dropped => Ok(()),
+            Decision::Terminated(terminate) => {
+                self.terminated(&terminate);
+                Ok(())
+            }
+            Decision::Fail(reason) => Err(reason),
+            // Not announced, so the receiver refuses them as unexpected opcodes.
+            Decision::Immediate { .. }
+            | Decision::AtomicRequest
+            | Decision::AtomicResponse { .. } => Err(TerminateReason::RdmapCatastrophic),
+        };
+        if let Err(reason) = done {
+            self.fail(Terminate::for_segment(reason, head, len));
+        } else if !self.proto.tx.enabled && self.proto.rx.receiver.started() {
+            self.proto.tx.enabled = true;
+            self.tell(StreamEvent::Ready);
+        }
+    }
+
+    /// Places a segment of the peer's Write.
+    #[inline]
+    fn place_write<S: Source + ?Sized>(
+        &mut self,
+        src: &S,
+        off: usize,
+        segment: &TaggedSegment,
+    ) -> Result<(), TerminateReason> {
+        self.place_tagged(
+            src,
+            off,
+            (segment.stag, segment.to.get(), segment.len),
+            Access::REMOTE_WRITE,
+        )
+        .map_err(|error| place::to_wire(error).for_write())
+    }
+
+    /// Copies `len` octets to `addr` of the region `stag`.
+    #[inline]
+    fn place_tagged<S: Source + ?Sized>(
+        &mut self,
+        src: &S,
+        off: usize,
+        (stag, addr, len): (Stag, u64, u32),
+        need: Access,
+    ) -> Result<(), AccessError> {
+        if len == 0 {
+            return Ok(());
+        }
+        let region = self.pins.remote(stag, addr, len, need)?;
+        let mut addr = addr;
+        src.chunks(off, len as usize, |chunk| {
+            region.write_at(addr, chunk)?;
+            addr = addr.wrapping_add(chunk.len() as u64);
+            Ok(())
+        })
+    }
+
+    /// Places a segment of the answer to our oldest Read.
+    fn place_read<S: Source + ?Sized>(
+        &mut self,
+        src: &S,
+        off: usize,
+        segment: &ReadSegment,
+    ) -> Result<(), TerminateReason> {
+        let place = (segment.stag, segment.to.get(), segment.len);
+        if let Err(error) = self.place_tagged(src, off, place, Access::LOCAL_WRITE) {
+            if let Some(slot) = self.read_in_front().and_then(|cookie| cookie.slot) {
+                self.slot_failed(slot, WcStatus::LocAccess);
+            }
+            return Err(place::to_wire(error).for_write());
+        }
+        if segment.last {
+            if let Some(cookie) = self.proto.tx.queued.orq.complete() {
+                self.read_done(cookie);
+            }
+        }
+        Ok(())
+    }
+
+    /// What our oldest Read belongs to.
+    pub(super) fn read_in_front(&self) -> Option<ReadCookie> {
+        self.proto.tx.queued.orq.head().map(|read| read.cookie)
+    }
+
+    /// Places a segment of a Send, and reports the message if it is the last.
+    fn place_send<S: Source + ?Sized>(
+        &mut self,
+        src: &S,
+        off: usize,
+        segment: &SendSegment,
+    ) -> Result<(), TerminateReason> {
+        if segment.first {
+            match self.qp.rq().take() {
+                Some(Ok(recv)) => self.proto.rx.recv = Some(recv),
+                Some(Err(bad)) => {
+                    self.report_recv(bad.id, bad.status, 0, None, false);
+                    return Err(TerminateReason::DdpCatastrophic);
+                }
+                None => return Err(segment.no_buffer()),
+            }
+        }
+        let Some(RecvWqe { id, sgl }) = &self.proto.rx.recv else {
+            return Err(segment.no_buffer());
+        };
+        let id = *id;
+        if let Err(reason) = segment.fit(sgl.total()) {
+            self.proto.rx.recv = None;
+            self.report_recv(id, WcStatus::LocLen, 0, None, false);
+            return Err(reason);
+        }
+        let pins = &mut self.pins;
+        let mut at = segment.mo;
+        let placed = src.chunks(off, segment.len as usize, |chunk| {
+            pins.scatter(sgl, at, chunk)?;
+            at = at.wrapping_add(chunk.len() as u32);
+            Ok::<(), AccessError>(())
+        });
+        if placed.is_err() {
+            self.proto.rx.recv = None;
+            self.report_recv(id, WcStatus::LocProt, 0, None, false);
+            return Err(TerminateReason::DdpCatastrophic);
+        }
+        if !segment.last {
+            return Ok(());
+        }
+        if let Some(stag) = segment.invalidate {
+            self.invalidate_for_peer(stag)?;
+        }
+        self.proto.rx.recv = None;
+        self.report_recv(
+            id,
+            WcStatus::Success,
+            segment.end(),
+            segment.invalidate,
+            segment.solicited,
+        );
+        Ok(())
+    }
+
+    /// Takes the peer's access to `stag` away, before its message is reported.
+    fn invalidate_for_peer(&mut self, stag: Stag) -> Result<(), TerminateReason> {
+        let by = Invalidator::Remote(self.qp.pd());
+        self.pins.invalidate(stag, by).map_err(|error| match error {
+            AccessError::InvalidStag => {
+                TerminateReason::RemoteProtection(RemoteProtection::InvalidStag)
+            }
+            AccessError::NotAssociated => {
+                TerminateReason::RemoteProtection(RemoteProtection::NotAssociated)
+            }
+            _ => cannot_invalidate(),
+        })
+    }
+
+    /// Reports a Receive.
+    #[inline]
+    pub(super) fn report_recv(
+        &self,
+        id: u64,
+        status: WcStatus,
+        bytes: u32,
+        invalidated: Option<Stag>,
+        solicited: bool,
+    ) {
+        self.qp.complete_recv(&Completion {
+            id,
+            opcode: WcOpcode::Recv,
+            status,
+            bytes,
+            invalidated,
+            solicited,
+        });
+    }
+
+    /// The peer sent a Terminate: nothing is sent any more, and our Read it speaks of, if it
+    /// does, is reported with its error.
+    fn terminated(&mut self, terminate: &Terminate) {
+        let status = match terminate.reason() {
+            TerminateReason::RemoteProtection(_) | TerminateReason::Tagged(_) => {
+                Some(WcStatus::RemAccess)
+            }
+            TerminateReason::RemoteOperation(_) | TerminateReason::Untagged(_) => {
+                Some(WcStatus::RemInvReq)
+            }
+            _ => None,
+        };
+        // Answers come in order, so the Read that failed is the oldest one.
+        let slot = self.read_in_front().and_then(|cookie| cookie.slot);
+        if let (Some(slot), Some(status)) = (slot, status) {
+            self.slot_failed(slot, status);
+        }
+        self.end(EndReason::TerminateReceived);
+    }
+}

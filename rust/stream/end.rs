@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ways a stream ends (RFC 5044 section 6.2, RFC 5041 section 6.2, RFC 5040 section 6).
+//!
+//! Whatever the reason, the queue pair is told and its work flushed at once, exactly once; what
+//! is left then is between the stream and TCP: a Terminate at the next FPDU boundary, FIN, the
+//! wait for the peer's FIN, and the release of the socket.
+
+use iwarp_wire::rdmap::terminate::{
+    Terminate,
+    TerminateOctets,
+    TerminateReason, //
+};
+use kernel::prelude::*;
+
+use super::{
+    session::{
+        Phase,
+        Session, //
+    },
+    work::{
+        Control,
+        Job, //
+    },
+    Close,
+    EndReason,
+    StreamEvent, //
+};
+use crate::{
+    sys::socket::{
+        Locked,
+        TcpState, //
+    },
+    verbs::cq::{
+        Completion,
+        WcStatus, //
+    }, //
+};
+
+/// How the stream ends.
+#[derive(Default)]
+pub(super) struct Ending {
+    /// A Terminate to send.
+    terminate: Option<TerminateOctets>,
+    /// The peer has closed its half.
+    peer_fin: bool,
+    /// It was this side that wished to close.
+    local: bool,
+    /// The connection is to be reset when the socket is released.
+    pub(super) reset: bool,
+    /// Octets TCP had taken when the deadline was last set.
+    sent_before: u64,
+}
+
+impl Ending {
+    /// Why a stream has ended whose two halves were closed.
+    fn closed(&self) -> EndReason {
+        match self.local {
+            true => EndReason::LocalClose,
+            false => EndReason::PeerFin,
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Carries out a local wish to close.
+    pub(super) fn close(&mut self, how: Close) {
+        match how {
+            Close::Graceful => {
+                if self.proto.phase == Phase::Open {
+                    self.proto.phase = Phase::Closing;
+                    self.proto.ending.local = true;
+                }
+            }
+            Close::Terminate(reason) => self.fail(Terminate::bare(reason)),
+            Close::Abort => {
+                self.end(EndReason::LocalClose);
+                self.over(true);
+            }
+        }
+    }
+
+    /// An error was found: tells the peer, and ends the stream. Only the first error counts.
+    pub(super) fn fail(&mut self, terminate: Terminate) {
+        if self.proto.phase >= Phase::Ended {
+            return;
+        }
+        self.proto.ending.terminate = Some(terminate.ulpdu());
+        self.end(EndReason::TerminateSent);
+    }
+
+    /// The stream has ended: flushes what the engine holds, tells the queue pair and the owner.
+    pub(super) fn end(&mut self, reason: EndReason) {
+        if self.proto.phase >= Phase::Ended {
+            return;
+        }
+        self.proto.phase = Phase::Ended;
+        self.proto.todo.deadline = true;
+        self.proto.tx.job = None;
+        self.proto.rx.receiver.fail();
+        self.pins.release();
+        self.flush_sent();
+        if let Some(recv) = self.proto.rx.recv.take() {
+            self.report_recv(recv.id, WcStatus::WrFlush, 0, None, false);
+        }
+        self.qp.stream_ended(reason);
+        self.tell(StreamEvent::Ended(reason));
+        match reason {
+            EndReason::Reset => self.over(false),
+            EndReason::LlpError(_) => self.over(true),
+            _ => {}
+        }
+    }
+
+    /// Reports every fetched work request that is not complete, in posting order.
+    fn flush_sent(&mut self) {
+        self.retire();
+        while let Some(entry) = self.proto.sent.pop() {
+            let status = match entry.status {
+                WcStatus::Success => WcStatus::WrFlush,
+                error => error,
+            };
+            self.qp.complete_send(&Completion {
+                id: entry.id,
+                opcode: entry.opcode,
+                status,
+                bytes: 0,
+                invalidated: None,
+                solicited: false,
+            });
+        }
+        if let Some(wqe) = self.proto.tx.queued.take_stalled() {
+            self.qp.complete_send(&Completion {
+                id: wqe.id,
+                opcode: wqe.opcode(),
+                status: WcStatus::WrFlush,
+                bytes: 0,
+                invalidated: None,
+                solicited: false,
+            });
+        }
+    }
+
+    /// Nothing more is to be said to the peer.
+    fn over(&mut self, reset: bool) {
+        self.proto.ending.reset |= reset;
+        self.proto.phase = Phase::Over;
+        self.proto.todo.process = true;
+    }
+
+    /// What is sent after the end: the Terminate.
+    pub(super) fn next_farewell(&mut self) -> Option<Job> {
+        let octets = self.proto.ending.terminate.take()?;
+        Some(Job::Control(Control::Terminate(octets)))
+    }
+
+    /// Notices what TCP knows of the peer. All that arrived has been taken.
+    pub(super) fn watch_tcp(&mut self, locked: &mut Locked) {
+        match locked.tcp_state() {
+            TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2 => {}
+            TcpState::Close => {
+                let reason = match locked.take_error() {
+                    // The last FIN was acknowledged.
+                    None if self.proto.tx.fin_sent => self.proto.ending.closed(),
+                    None => EndReason::Reset,
+                    Some(error) if error == crate::sys::net::ECONNRESET => EndReason::Reset,
+                    Some(error) if error == EPIPE => EndReason::Reset,
+                    Some(error) => EndReason::LlpError(error),
+                };
+                self.end(reason);
+                self.over(false);
+            }
+            // Data of which no memory was found yet comes before the FIN.
+            _ if self.proto.todo.retry && self.proto.phase < Phase::Ended => {}
+            _ => self.peer_fin(),
+        }
+    }
+
+    /// The peer has closed its half.
+    fn peer_fin(&mut self) {
+        if self.proto.ending.peer_fin {
+            return;
+        }
+        self.proto.ending.peer_fin = true;
+        if self.proto.phase >= Phase::Ended {
+            return;
+        }
+        if !self.proto.rx.at_boundary() {
+            self.end(EndReason::LlpError(EPIPE));
+        } else if !self.proto.tx.queued.orq.is_empty() {
+            // Their answers can not come any more.
+            self.end(EndReason::PeerFin);
+        } else {
+            // Half closed: what was posted is still sent (RFC 5041 section 6.2.2).
+            self.proto.phase = Phase::Closing;
+            self.proto.todo.deadline = true;
+        }
+    }
+
+    /// Goes on with the end as far as it can now: local failure, FIN, release.
+    #[inline]
+    pub(super) fn advance_end(&mut self, locked: &mut Locked) {
+        if self.proto.phase == Phase::Open && !self.proto.tx.queued.failed {
+            return;
+        }
+        self.advance_end_slowly(locked);
+    }
+
+    /// The part of [`Self::advance_end`] that is not needed in full operation.
+    fn advance_end_slowly(&mut self, locked: &mut Locked) {
+        if self.proto.tx.queued.failed
+            && self.proto.phase < Phase::Ended
+            && self.proto.tx.is_flushed()
+        {
+            self.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
+            self.transmit(locked, 1);
+        }
+        let tx = &self.proto.tx;
+        let said_all = match self.proto.phase {
+            Phase::Closing => {
+                tx.is_flushed()
+                    && tx.job.is_none()
+                    && tx.queued.is_drained()
+                    && self.proto.sent.is_empty()
+            }
+            Phase::Ended => {
+                tx.is_flushed() && tx.job.is_none() && self.proto.ending.terminate.is_none()
+            }
+            Phase::Starting | Phase::Open | Phase::Over => return,
+        };
+        if said_all && !self.proto.tx.fin_sent {
+            self.proto.tx.fin_sent = true;
+            self.proto.todo.deadline = true;
+            locked.send_fin();
+        }
+        if self.proto.tx.fin_sent && self.proto.ending.peer_fin {
+            self.end(self.proto.ending.closed());
+            self.over(false);
+        }
+    }
+
+    /// The wait for the peer has lasted long enough, unless TCP still takes data.
+    pub(super) fn deadline(&mut self) {
+        let sent = self.proto.tx.sent();
+        let moves = core::mem::replace(&mut self.proto.ending.sent_before, sent) != sent;
+        if moves && !self.proto.tx.fin_sent {
+            self.proto.todo.deadline = true;
+            return;
+        }
+        match self.proto.phase {
+            Phase::Closing if self.proto.ending.peer_fin || self.proto.tx.fin_sent => {
+                self.end(EndReason::LocalClose);
+                self.over(true);
+            }
+            Phase::Ended => self.over(true),
+            Phase::Starting | Phase::Open | Phase::Closing | Phase::Over => {}
+        }
+    }
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From TCP's receive queue to whole, verified FPDUs (RFC 5044 sections 4 and 6).
+//!
+//! Everything that arrived is taken at every call. An FPDU that lies in one socket buffer is
+//! checked and delivered where it lies; one that comes in parts, or with markers in it, goes
+//! through the stash. Nothing is delivered before its CRC is verified.
+
+use iwarp_wire::{
+    crc::Digest,
+    mpa::fpdu::{
+        Fpdu,
+        Framer,
+        Next,
+        CRC_LEN,
+        LENGTH_LEN, //
+    },
+    rdmap::terminate::{
+        Terminate,
+        TerminateReason, //
+    },
+    rx::{
+        self,
+        Receiver,
+        HEAD_LEN, //
+    },
+};
+use kernel::prelude::*;
+
+use super::{
+    place::Source,
+    session::{
+        Phase,
+        Session, //
+    },
+    stash::Stash,
+    Config,
+    Role, //
+};
+use crate::{
+    sys::{
+        skb::SkbView,
+        socket::Locked, //
+    },
+    verbs::queue::wqe::RecvWqe, //
+};
+
+/// Octets of an FPDU looked at to understand it: the length field and the headers behind it.
+const PEEK: usize = LENGTH_LEN + HEAD_LEN;
+
+/// The incoming half.
+pub(super) struct Rx {
+    /// Finds the FPDUs.
+    framer: Framer,
+    /// Decides about their content.
+    pub(super) receiver: Receiver,
+    /// An FPDU of which not everything came.
+    stash: Stash,
+    /// The Receive that the current message goes to.
+    pub(super) recv: Option<RecvWqe>,
+    /// What was read together with the start-up frame.
+    initial: KVec<u8>,
+}
+
+impl Rx {
+    /// Prepares the incoming half.
+    pub(super) fn new(config: Config) -> Self {
+        let (responder, rtr) = match config.role {
+            Role::Initiator { .. } => (false, None),
+            Role::Responder { rtr } => (true, rtr),
+        };
+        Self {
+            framer: Framer::new(config.rx_markers, config.crc),
+            receiver: Receiver::new(rx::Config {
+                responder,
+                rtr,
+                immediate: false,
+                atomics: false,
+            }),
+            stash: Stash::new(),
+            recv: None,
+            initial: config.initial,
+        }
+    }
+
+    /// The stream stands between two FPDUs.
+    pub(super) fn at_boundary(&self) -> bool {
+        self.stash.is_empty() && self.initial.is_empty()
+    }
+}
+
+impl Source for SkbView<'_> {
+    #[inline]
+    fn copy(&self, off: usize, dst: &mut [u8]) -> Result {
+        self.copy_bits(off, dst)
+    }
+
+    #[inline]
+    fn crc32c(&self, off: usize, len: usize, seed: u32) -> Result<u32> {
+        SkbView::crc32c(self, off, len, seed)
+    }
+
+    #[inline]
+    fn chunks<E>(
+        &self,
+        off: usize,
+        len: usize,
+        f: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.for_each_chunk(off, len, f)
+    }
+}
+
+impl Session<'_> {
+    /// Takes in what arrived; returns the octets read, which TCP is still to be told of.
+    pub(super) fn receive(&mut self, locked: &mut Locked) -> usize {
+        if !self.proto.rx.initial.is_empty() {
+            let initial = core::mem::replace(&mut self.proto.rx.initial, KVec::new());
+            let taken = self.feed(initial.as_slice(), initial.len());
+            if taken < initial.len() {
+                // Memory was missing half way. This is rare enough to give the connection up.
+                self.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
+            }
+        }
+        locked.receive_walk(|skb| self.feed(skb, skb.len()))
+    }
+
+    /// Works on the `len` octets of `src`; returns how many of them were taken, less than all
+    /// only if memory is missing.
+    fn feed<S: Source + ?Sized>(&mut self, src: &S, len: usize) -> usize {
+        let mut off = 0;
+        while off < len {
+            if self.proto.phase >= Phase::Ended {
+                return len;
+            }
+            let left = len.wrapping_sub(off);
+            let taken = match self.proto.rx.stash.is_empty() {
+                true => self.take_whole(src, off, left),
+                false => self.take_part(src, off, left),
+            };
+            match taken {
+                Ok(taken) => off = off.wrapping_add(taken),
+                Err(_) => {
+                    self.proto.todo.retry = true;
+                    return off;
+                }
+            }
+        }
+        len
+    }
+
+    /// Takes an FPDU at offset `off` if the whole of it is there and free of markers, else its
+    /// beginning into the stash. Returns the octets taken.
+    #[inline]
+    fn take_whole<S: Source + ?Sized>(
+        &mut self,
+        src: &S,
+        off: usize,
+        left: usize,
+    ) -> Result<usize> {
+        let mut peek = [0; PEEK];
+        let seen = peek.get_mut(..left.min(PEEK)).unwrap_or_default();
+        src.copy(off, seen)?;
+        match self.proto.rx.framer.next(seen) {
+            Next::Fpdu(fpdu)
+                if fpdu.wire_len() <= left && fpdu.contiguous() == Some(LENGTH_LEN) =>
+            {
+                self.verified(src, off, seen.get(LENGTH_LEN..).unwrap_or_default(), &fpdu);
+                self.proto.rx.framer.advance(&fpdu);
+                Ok(fpdu.wire_len())
+            }
+            _ => self.take_part(src, off, left),
+        }
+    }
+
+    /// Verifies the CRC of an FPDU without markers, and delivers it.
+    #[inline]
+    fn verified<S: Source + ?Sized>(&mut self, src: &S, off: usize, head: &[u8], fpdu: &Fpdu) {
+        if self.proto.rx.framer.crc() {
+            let mut field = [0; CRC_LEN];
+            let crc = src.crc32c(off, fpdu.crc_len(), Digest::new().raw());
+            let checked = crc
+                .and_then(|crc| {
+                    src.copy(off.wrapping_add(fpdu.crc_len()), &mut field)?;
+                    Ok(Digest::from_raw(crc))
+                })
+                .map_err(|_| TerminateReason::RdmapCatastrophic)
+                .and_then(|digest| fpdu.check_crc(digest, field));
+            if let Err(reason) = checked {
+                return self.fail(Terminate::bare(reason));
+            }
+        }
+        let ulpdu = off.wrapping_add(LENGTH_LEN);
+        self.deliver(src, ulpdu, head, fpdu.ulpdu_len());
+    }
+
+    /// Moves octets of an incomplete FPDU into the stash, and delivers it once it is whole.
+    /// Returns the octets taken.
+    fn take_part<S: Source + ?Sized>(&mut self, src: &S, off: usize, left: usize) -> Result<usize> {
+        let mut taken: usize = 0;
+        loop {
+            let rx = &mut self.proto.rx;
+            let next = rx.framer.next(rx.stash.octets());
+            let total = match &next {
+                Next::Need(total) => *total,
+                Next::Fpdu(fpdu) => fpdu.wire_len(),
+            };
+            let missing = total.saturating_sub(rx.stash.len());
+            if let (Next::Fpdu(fpdu), 0) = (next, missing) {
+                let whole = core::mem::replace(&mut rx.stash, Stash::new());
+                rx.framer.advance(&fpdu);
+                self.stashed(whole, &fpdu);
+                return Ok(taken);
+            }
+            let now = missing.min(left.saturating_sub(taken));
+            if now == 0 {
+                return Ok(taken);
+            }
+            // What was moved so far stays moved also when memory is missing now.
+            let moved = rx
+                .stash
+                .reserve(total)
+                .and_then(|()| rx.stash.fill(src, off.wrapping_add(taken), now));
+            match moved {
+                Ok(()) => taken = taken.wrapping_add(now),
+                Err(_) if taken != 0 => return Ok(taken),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Verifies an FPDU that came in parts, and delivers it.
+    fn stashed(&mut self, mut whole: Stash, fpdu: &Fpdu) {
+        if fpdu.contiguous() == Some(LENGTH_LEN) {
+            let octets = whole.octets();
+            let head = octets.get(LENGTH_LEN..).unwrap_or_default();
+            return self.verified(octets, 0, head, fpdu);
+        }
+        if self.proto.rx.framer.crc() {
+            if let Err(reason) = fpdu.check::<crate::sys::crc::Kernel>(whole.octets()) {
+                return self.fail(Terminate::bare(reason));
+            }
+        }
+        match fpdu.strip(whole.octets_mut()) {
+            Ok(ulpdu) => self.deliver(ulpdu, 0, ulpdu, fpdu.ulpdu_len()),
+            Err(reason) => self.fail(Terminate::bare(reason)),
+        }
+    }
+}

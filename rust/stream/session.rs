@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the holder of the socket has in hand.
+//!
+//! [`State`] lies in the stream and belongs to whoever holds the socket. For one batch of work
+//! the holder makes a [`Session`] of it: the protocol state, the queue pair, and the memory the
+//! batch touches. The session ends before the socket is given back.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::{
+    end::Ending,
+    place::Pins,
+    receive::Rx,
+    sent::SentQueue,
+    transmit::Tx,
+    Config,
+    Owner,
+    StreamEvent, //
+};
+use crate::{
+    sys::socket::Locked,
+    verbs::{
+        cq::{
+            Completion,
+            WcStatus, //
+        },
+        Qp, //
+    }, //
+};
+
+/// How far a stream's life has come. Only ever grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// The callbacks may come already, but the start is not finished.
+    Starting,
+    /// Full operation.
+    Open,
+    /// The send queue is worked off, then FIN is sent; the peer's half is still open.
+    Closing,
+    /// The queue pair has been told the end. A Terminate may be on its way; what comes in is
+    /// thrown away.
+    Ended,
+    /// The socket can be released.
+    Over,
+}
+
+/// Work a session leaves to somebody else, who runs after the socket is free.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Todo {
+    /// Memory was missing: try again soon.
+    pub(super) retry: bool,
+    /// Process context is wanted: the socket can be released.
+    pub(super) process: bool,
+    /// Somebody must end the wait for the peer.
+    pub(super) deadline: bool,
+}
+
+impl Todo {
+    /// Nothing is left to others.
+    #[inline]
+    pub(super) fn is_empty(self) -> bool {
+        !(self.retry || self.process || self.deadline)
+    }
+}
+
+/// Whether there is more to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Nothing to send, or an event will tell when to go on: a doorbell, an acknowledgment, data.
+    Wait,
+    /// The budget ended.
+    More,
+}
+
+/// The queue pair and the owner, until the socket is released.
+pub(super) struct Link {
+    /// The queue pair this stream serves.
+    qp: Arc<Qp>,
+    /// The one who started it.
+    owner: Arc<dyn Owner>,
+}
+
+/// All that belongs to the holder of the socket.
+pub(super) struct State {
+    /// Whom the stream works for.
+    link: Option<Link>,
+    /// The protocol.
+    proto: Proto,
+}
+
+/// The protocol state of both directions.
+pub(super) struct Proto {
+    /// How far the stream's life has come.
+    pub(super) phase: Phase,
+    /// What comes in.
+    pub(super) rx: Rx,
+    /// What goes out.
+    pub(super) tx: Tx,
+    /// Fetched work requests.
+    pub(super) sent: SentQueue,
+    /// How the stream ends.
+    pub(super) ending: Ending,
+    /// Work for others.
+    pub(super) todo: Todo,
+}
+
+impl State {
+    /// Prepares a stream. May sleep.
+    pub(super) fn new(qp: Arc<Qp>, owner: Arc<dyn Owner>, config: Config) -> Result<Self> {
+        let proto = Proto {
+            phase: Phase::Starting,
+            sent: SentQueue::new(qp.sq().depth() as usize)?,
+            tx: Tx::new(&config)?,
+            rx: Rx::new(config),
+            ending: Ending::default(),
+            todo: Todo::default(),
+        };
+        Ok(Self {
+            link: Some(Link { qp, owner }),
+            proto,
+        })
+    }
+
+    /// The start is finished: from now on callbacks and doorbells work.
+    pub(super) fn open_for_work(&mut self) {
+        self.proto.phase = self.proto.phase.max(Phase::Open);
+    }
+
+    /// Begins a batch; `None` while the stream is being started, and when all is over.
+    #[inline]
+    pub(super) fn session(&mut self) -> Option<Session<'_>> {
+        if self.proto.phase == Phase::Starting {
+            return None;
+        }
+        let Link { qp, owner } = self.link.as_ref()?;
+        Some(Session {
+            qp,
+            owner: &**owner,
+            proto: &mut self.proto,
+            pins: Pins::new(qp),
+        })
+    }
+
+    /// Takes the list of what is left to others.
+    #[inline]
+    pub(super) fn take_todo(&mut self) -> Todo {
+        core::mem::take(&mut self.proto.todo)
+    }
+
+    /// The socket can be released.
+    pub(super) fn is_over(&self) -> bool {
+        self.proto.phase == Phase::Over
+    }
+
+    /// Lets go of the queue pair and the owner. The caller drops them in process context, after
+    /// the socket.
+    pub(super) fn unlink(&mut self) -> Option<Link> {
+        self.link.take()
+    }
+
+    /// The connection is to be reset when the socket is released.
+    pub(super) fn wants_reset(&self) -> bool {
+        self.proto.ending.reset
+    }
+}
+
+/// One batch of work of the holder of the socket. BH is off while it lives.
+pub(super) struct Session<'a> {
+    /// The queue pair.
+    pub(super) qp: &'a Arc<Qp>,
+    /// Who is told of events.
+    pub(super) owner: &'a dyn Owner,
+    /// The protocol state.
+    pub(super) proto: &'a mut Proto,
+    /// The memory in use.
+    pub(super) pins: Pins<'a>,
+}
+
+impl Session<'_> {
+    /// One batch: takes in what arrived if `receive`, sends up to `runs` runs.
+    ///
+    /// What is sent in answer to what arrived leaves before TCP is told that data was read, so
+    /// that the acknowledgment rides on it.
+    #[inline]
+    pub(super) fn step(&mut self, locked: &mut Locked, receive: bool, runs: u32) -> Progress {
+        let taken = match receive {
+            true => self.receive(locked),
+            false => 0,
+        };
+        let progress = self.transmit(locked, runs);
+        if taken != 0 {
+            locked.receive_done(taken);
+        }
+        if receive {
+            self.watch_tcp(locked);
+        }
+        self.advance_end(locked);
+        progress
+    }
+
+    /// Reports the oldest work requests, as far as TCP has taken them.
+    #[inline]
+    pub(super) fn retire(&mut self) {
+        let sent = self.proto.tx.sent();
+        while let Some(entry) = self.proto.sent.pop_done(sent) {
+            if !entry.signaled && entry.status == WcStatus::Success {
+                continue;
+            }
+            self.qp.complete_send(&Completion {
+                id: entry.id,
+                opcode: entry.opcode,
+                status: entry.status,
+                bytes: entry.bytes,
+                invalidated: None,
+                solicited: false,
+            });
+        }
+    }
+
+    /// Tells the owner.
+    pub(super) fn tell(&self, event: StreamEvent) {
+        self.owner.stream_event(event);
+    }
+}

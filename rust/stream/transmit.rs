@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The transmit engine: runs of FPDUs, each handed to TCP in one call.
+//!
+//! Whoever posts, receives or is told of room runs it under the socket lock. It encodes as many
+//! FPDUs as fit into a run (header, payload copied once, CRC over the copy), gives the run to TCP,
+//! and reports what TCP took. A run that TCP takes in part keeps its place; nothing else is sent
+//! before the rest of it. Every stop leaves somebody who goes on: an acknowledgment, a doorbell,
+//! arriving data, a work item.
+
+use iwarp_wire::mpa::fpdu::FpduWriter;
+use kernel::prelude::*;
+
+use super::{
+    align::Layout,
+    encode::Encoded,
+    session::{
+        Phase,
+        Progress,
+        Session, //
+    },
+    work::{
+        Job,
+        Queued, //
+    },
+    Config,
+    EndReason,
+    Role, //
+};
+use crate::sys::{
+    pages::RunBuf,
+    socket::Locked, //
+};
+
+/// A run up to this many octets is copied by TCP: cheaper than page references, and the buffer
+/// is free again at once.
+const COPY_LIMIT: usize = 4096;
+
+/// Octets handed to TCP in one call.
+pub(super) struct Run {
+    /// Where they are.
+    buf: RunBuf,
+    /// Octets encoded.
+    len: usize,
+    /// Octets TCP has taken.
+    off: usize,
+}
+
+/// The outgoing half.
+pub(super) struct Tx {
+    /// The run TCP has not taken in whole.
+    run: Option<Run>,
+    /// The message being cut into FPDUs.
+    pub(super) job: Option<Job>,
+    /// Where messages come from.
+    pub(super) queued: Queued,
+    /// Octets of FPDU stream TCP has taken.
+    sent: u64,
+    /// TCP had no room, and will call when it has.
+    blocked: bool,
+    /// FPDUs may be sent: on the responder's side not before one came (RFC 5044 section 7.1.2).
+    pub(super) enabled: bool,
+    /// FIN was given to TCP.
+    pub(super) fin_sent: bool,
+    /// Frames the FPDUs.
+    pub(super) writer: FpduWriter,
+    /// Markers are inserted.
+    pub(super) markers: bool,
+}
+
+impl Tx {
+    /// Prepares the outgoing half. May sleep.
+    pub(super) fn new(config: &Config) -> Result<Self> {
+        Ok(Self {
+            run: None,
+            job: None,
+            queued: Queued::new(config)?,
+            sent: 0,
+            blocked: false,
+            enabled: matches!(config.role, Role::Initiator { .. }),
+            fin_sent: false,
+            writer: FpduWriter::new(config.tx_markers, config.crc),
+            markers: config.tx_markers,
+        })
+    }
+
+    /// Octets of FPDU stream TCP has taken.
+    #[inline]
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Every encoded octet is with TCP.
+    #[inline]
+    pub(super) fn is_flushed(&self) -> bool {
+        self.run.is_none()
+    }
+}
+
+/// What came of building a run.
+enum Built {
+    /// A run waits to be handed over; `full` if more messages wait behind it.
+    Run {
+        /// There is more to send.
+        full: bool,
+    },
+    /// There is nothing to send now.
+    Nothing,
+}
+
+impl Session<'_> {
+    /// Sends up to `budget` runs.
+    pub(super) fn transmit(&mut self, locked: &mut Locked, budget: u32) -> Progress {
+        let progress = self.transmit_runs(locked, budget);
+        self.retire();
+        progress
+    }
+
+    /// Sends up to `budget` runs; what became complete is still to be reported.
+    fn transmit_runs(&mut self, locked: &mut Locked, budget: u32) -> Progress {
+        if !self.push(locked) {
+            return Progress::Wait;
+        }
+        for _ in 0..budget {
+            let Built::Run { full } = self.build(locked) else {
+                return Progress::Wait;
+            };
+            if !self.push(locked) || !full {
+                return Progress::Wait;
+            }
+        }
+        Progress::More
+    }
+
+    /// Hands the current run to TCP; whether that is done and the next one may be built.
+    fn push(&mut self, locked: &mut Locked) -> bool {
+        let tx = &mut self.proto.tx;
+        if tx.blocked && !locked.stream_writable() {
+            return false;
+        }
+        tx.blocked = false;
+        while let Some(run) = &mut tx.run {
+            let rest = run.len.saturating_sub(run.off);
+            let taken = match rest <= COPY_LIMIT {
+                true => locked.send_copy(run.buf.get(run.off, rest).unwrap_or_default()),
+                false => locked.send_pages(&run.buf, run.off, rest),
+            };
+            match taken {
+                Ok(n) if n != 0 => {
+                    run.off = run.off.saturating_add(n);
+                    tx.sent = tx.sent.wrapping_add(n as u64);
+                    if run.off >= run.len {
+                        tx.run = None;
+                    }
+                }
+                Ok(_) | Err(EAGAIN) => {
+                    tx.blocked = true;
+                    // Without anything under way no acknowledgment will come to call us back:
+                    // it was memory that was missing.
+                    self.proto.todo.retry |= locked.write_queues_empty();
+                    return false;
+                }
+                Err(error) => {
+                    self.end(EndReason::LlpError(error));
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Encodes the next run.
+    fn build(&mut self, locked: &mut Locked) -> Built {
+        if !self.find_job() {
+            return Built::Nothing;
+        }
+        let Some(mut buf) = RunBuf::get() else {
+            self.proto.todo.retry = true;
+            return Built::Nothing;
+        };
+        let layout = Layout::new(
+            locked.mss(),
+            locked.size_goal(),
+            locked.unsent_tail(),
+            buf.capacity() as u32,
+        );
+        let start = self.proto.tx.sent;
+        let mut at = 0;
+        let mut full = false;
+        let space = buf.as_mut_slice();
+        while self.find_job() {
+            let want = self.next_fpdu_wants();
+            let Some(room) = layout.room(at, want) else {
+                full = true;
+                break;
+            };
+            let fpdu = (at as usize)
+                .checked_add(room as usize)
+                .and_then(|end| space.get_mut(at as usize..end))
+                .unwrap_or_default();
+            match self.encode(fpdu) {
+                Encoded::Part(len) => at = at.saturating_add(len),
+                Encoded::Last(len) => {
+                    at = at.saturating_add(len);
+                    self.job_done(start.wrapping_add(u64::from(at)));
+                }
+                Encoded::Failed => break,
+            }
+        }
+        if at == 0 {
+            return Built::Nothing;
+        }
+        self.proto.tx.run = Some(Run {
+            buf,
+            len: at as usize,
+            off: 0,
+        });
+        Built::Run { full }
+    }
+
+    /// Makes sure that there is a message to send; `false` if none may be sent now.
+    #[inline]
+    fn find_job(&mut self) -> bool {
+        if self.proto.tx.job.is_some() {
+            return true;
+        }
+        self.proto.tx.job = match self.proto.phase {
+            Phase::Open | Phase::Closing => self.next_message(),
+            Phase::Ended => self.next_farewell(),
+            Phase::Starting | Phase::Over => None,
+        };
+        self.proto.tx.job.is_some()
+    }
+}
