@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# For people: "make help". The kernel's own build reads Kbuild, not this file.
+
+KDIR ?= /lib/modules/$(shell uname -r)/build
+
+# One system test instead of all, and the kernel it runs on.
+T ?=
+KERNEL ?= 7.2
+
+.DELETE_ON_ERROR:
+.PHONY: modules help demo test vm kunit lint install clean
+
+modules:
+	@scripts/host-module "$(KDIR)"
+
+help:
+	@echo 'rsiw: software iWARP, RDMA over ordinary TCP.'
+	@echo
+	@echo '  make            build/RELEASE/rsiw.ko for the running kernel (KDIR=DIR: for another)'
+	@echo '  make install    put it into the kernel'\''s modules; then "rdma link add" finds it'
+	@echo
+	@echo 'In a virtual machine with a stock Debian kernel; as root, on Debian 12 or 13:'
+	@echo '  make demo       from nothing to RDMA traffic and an NFS mount over rsiw'
+	@echo '  make vm         a shell in the guest with the module loaded (KERNEL=7.3, KERNEL=debug)'
+	@echo '  make test       everything that has to hold before a change goes in'
+	@echo '  make test T=02-rping   one system test (KERNEL=debug: on the debug kernel)'
+	@echo '  make kunit      the module'\''s KUnit suites, on the debug kernel'
+	@echo '  make lint       clippy, W=1, rustfmt, checkpatch, shellcheck, cargo clippy'
+	@echo
+	@echo '  make clean      remove build/ (what is costly to make stays in the cache)'
+	@echo
+	@echo 'What takes long to make is kept in $${RSIW_CACHE:-/var/cache/rsiw}.'
+
+demo:
+	@scripts/demo
+
+test:
+	@scripts/test --kernel "$(KERNEL)" $(T)
+
+vm:
+	@scripts/module "$(KERNEL)"
+	@scripts/vm shell --kernel "$(KERNEL)"
+
+kunit:
+	@scripts/kunit
+
+lint:
+	@scripts/lint
+
+install:
+	@scripts/install "$(KDIR)"
+
+clean:
+	rm -rf build rust/wire/target
