@@ -1,0 +1,88 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 240
+# Only on the debug kernel: one pass through everything a user does (rping, perftest, an NFS
+# mount, a killed process), everything undone, the module unloaded, and then no memory that
+# nobody owns. The runner looks for what KASAN, lockdep and the others said meanwhile.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=perftest.sh
+. "$(dirname "$0")/perftest.sh"
+# shellcheck source=nfs.sh
+. "$(dirname "$0")/nfs.sh"
+
+LEAKS=/sys/kernel/debug/kmemleak
+
+# No report may be left that was not there before. An object counts only from its sixth second
+# on (MSECS_MIN_AGE in mm/kmemleak.c), and what a register still held at one scan shows at the
+# next, hence the two pauses: there is nothing to wait for but its age.
+no_leaks() {
+	for _ in 1 2; do
+		sleep 6
+		echo scan >"$LEAKS"
+	done
+	cat "$LEAKS" >"$WORK/leaks"
+	[ ! -s "$WORK/leaks" ] || {
+		head -n 80 "$WORK/leaks"
+		die "memory leaked: $(grep -c '^unreferenced' "$WORK/leaks") objects"
+	}
+}
+
+rping_rounds() {
+	local server
+	spawn "rping-$1" rping -s -a "$RDMA_V4" -p 7174 -S "$1" -C 100 -V
+	server=$SPAWNED
+	wait_listening 7174
+	run 120 "rping client $1" rping -c -a "$RDMA_V4" -p 7174 -S "$1" -C 100 -V
+	finish "$server" 30 "rping-$1"
+	ok "rping: 100 validated rounds of $1 octets"
+}
+
+perftest_pass() {
+	for tool in ib_send_bw ib_write_bw ib_read_bw ib_send_lat; do
+		perftest_pair "$tool 4 KiB" "$RDMA_V4" "" "" "$tool" -s 4096 -n 100
+		perftest_pair "$tool 64 KiB" "$RDMA_V4" "" "" "$tool" -s 65536 -n 50
+	done
+}
+
+nfs_pass() {
+	nfs_prepare
+	nfs_start
+	nfs_mount 4.2 "$RDMA_V4"
+	head -c 16777216 /dev/urandom >"$WORK/data"
+	cp "$WORK/data" "$NFS_MOUNT/data"
+	nfs_umount
+	drop_caches
+	nfs_mount 4.2 "$RDMA_V4"
+	cmp "$WORK/data" "$NFS_MOUNT/data" || die "the file came back different"
+	nfs_umount
+	nfs_stop >/dev/null 2>&1 || :
+	DONE_HOOK=:
+	ok "NFS 4.2: 16 MiB there and back"
+}
+
+killed_in_transfer() {
+	local server client
+	spawn kill-server ib_write_bw -R -F -p 18999 -s 65536 -n 100000
+	server=$SPAWNED
+	wait_listening 18999
+	spawn kill-client ib_write_bw -R -F -p 18999 -s 65536 -n 100000 "$RDMA_V4"
+	client=$SPAWNED
+	wait_for 60 "the connection is up" grep -q 'remote address' "$(log_of kill-client)"
+	stop "$client"
+	wait_for 60 "the server notices that its peer is gone" gone "$server"
+	ok "a killed client"
+}
+
+[ -e "$LEAKS" ] || die "this kernel has no kmemleak"
+single_bed
+echo clear >"$LEAKS" 2>/dev/null || :
+rping_rounds 64
+rping_rounds 65000
+perftest_pass
+nfs_pass
+killed_in_transfer
+rdma link del r0
+unload_type "$RSIW_TYPE"
+no_leaks
+ok "no leak after unload"
