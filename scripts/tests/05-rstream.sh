@@ -10,7 +10,7 @@
 stream() {
 	local server label=$1 address=$2
 	shift 2
-	spawn server rstream -p 7177 "$@"
+	spawn server rstream -b "$address" -p 7177 "$@"
 	server=$SPAWNED
 	wait_listening 7177
 	run 40 "$label" rstream -s "$address" -p 7177 "$@"

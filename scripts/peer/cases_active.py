@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The module as initiator: this peer listens, answers right and wrong, and
+serves (or forges) Read Responses."""
+
+import socket
+import time
+
+import mpa
+import rdmap
+from harness import ADDRESS, CRC, MARKERS, RECV_SIZE, REPLY_SECONDS, RW, Made, case
+from rdmap import Segment
+
+
+class Listener:
+    def __init__(self):
+        self.socket = socket.create_server((ADDRESS, 0), backlog=8)
+        self.port = self.socket.getsockname()[1]
+
+    def accept(self, seconds=5.0):
+        self.socket.settimeout(seconds)
+        sock, _ = self.socket.accept()
+        return mpa.Stream(sock)
+
+    def connect(self, victim, ird=16, ord_=16, data="-", recvs=4):
+        made = Made(victim.ask(f"connect {ADDRESS} {self.port} {ird} {ord_} {recvs} {RECV_SIZE} {data}"))
+        return made
+
+
+def reply_for(request, rev=None, ird=16, ord_=16, data=b"", r=0, **more):
+    rev = request.rev if rev is None else rev
+    word = b""
+    if rev == 2 and request.s:
+        more["s"] = 1
+        chosen = {"a": request.word["a"]}
+        # Prefer the Write as RTR, as everybody does.
+        if request.word["c"]:
+            chosen["c"] = 1
+        elif request.word["d"]:
+            chosen["d"] = 1
+        word = mpa.enhanced(ird, ord_, **(chosen if request.word["a"] else {}))
+    return mpa.startup(mpa.REPLY_KEY, rev=rev, c=request.c, r=r, data=word + data, **more)
+
+
+def connected(victim, **more):
+    """A connection the victim made to this peer, in full operation."""
+    listener = Listener()
+    made = listener.connect(victim, **{k: more.pop(k) for k in ("ird", "ord_", "recvs") if k in more})
+    stream = listener.accept()
+    request = stream.recv_startup()
+    stream.send_raw(reply_for(request, **more))
+    stream.crc = bool(request.c)
+    stream.tx_markers = bool(request.m)
+    stream.rx_markers = bool(more.get("m", 0))
+    victim.expect_event("ESTABLISHED")
+    return stream, made, request
+
+
+def segment_of(stream, seconds=5.0):
+    return Segment(stream.recv(seconds))
+
+
+def expect_terminate(stream, *errors):
+    segment = segment_of(stream)
+    assert segment.is_terminate(), f"segment {segment.raw[:20].hex()}"
+    assert segment.error() in errors, f"Terminate {segment.error()}, wanted {errors}"
+    stream.expect_close()
+
+
+@case("MPA-60 MPA-70 MPA-31 EMC-01 EMC-12")
+def the_request(victim):
+    listener = Listener()
+    listener.connect(victim, ird=9, ord_=4, data=b"request data".hex())
+    stream = listener.accept()
+    request = stream.recv_startup()
+    assert request.key == mpa.REQUEST_KEY, f"key {request.key}"
+    assert (request.rev, request.s, request.r) == (2, 1, 0), f"rev {request.rev}, flags {request.flags:02x}"
+    assert request.flags & 0x0F == 0, f"reserved bits {request.flags:02x}"
+    assert (request.c, request.m) == (int(CRC), int(MARKERS)), f"C {request.c} M {request.m}"
+    assert (request.word["ird"], request.word["ord"]) == (9, 4), f"IRD and ORD {request.word}"
+    assert request.word["b"] == 0, "offers the zero-length Send"
+    assert request.data == b"request data", f"private data {request.data}"
+    stream.silent(0.3)
+    stream.send_raw(reply_for(request, data=b"reply data"))
+    event = victim.expect_event("ESTABLISHED")
+    assert event[4] == b"reply data", f"private data {event[4]}"
+
+
+@case("MPA-13 MPA-14")
+def reply_asks_for_crc(victim):
+    stream, _, request = connected(victim, **({} if CRC else {}))
+    stream.crc = stream.crc or bool(request.c)
+    assert victim.ask("send 1 64 -") == "ok"
+    assert len(segment_of(stream).data) == 64
+    stream.send(rdmap.send(1, b"back"))
+    got = [victim.poll(), victim.poll()]
+    assert ("recv", 0, 0, 4) in got, f"{got}"
+
+
+@case("MPA-74 MPA-64")
+def rejected(victim):
+    for data in (b"", b"no", bytes(range(150))):
+        listener = Listener()
+        listener.connect(victim)
+        stream = listener.accept()
+        stream.send_raw(reply_for(stream.recv_startup(), r=1, data=data))
+        event = victim.expect_event("REJECTED")
+        assert event[4] == data, f"private data {event[4]}"
+        stream.expect_close()
+        victim.close()
+
+
+@case("MPA-61 MPA-74 MPA-79 MPA-95")
+def bad_reply(victim):
+    def wrong_key(good):
+        return b"X" + good[1:]
+
+    def a_request(good):
+        return mpa.REQUEST_KEY + good[16:]
+
+    def bad_revision(good):
+        return good[:17] + b"\x03" + good[18:]
+
+    def too_long(good):
+        return good[:18] + b"\x02\x01" + bytes(513)
+
+    for spoil in (wrong_key, a_request, bad_revision, too_long):
+        listener = Listener()
+        listener.connect(victim)
+        stream = listener.accept()
+        stream.send_raw(spoil(reply_for(stream.recv_startup())))
+        stream.expect_close()
+        event = victim.event()
+        assert event and event[0] in ("RDMA_CM_EVENT_CONNECT_ERROR", "RDMA_CM_EVENT_REJECTED"), f"{spoil.__name__}: {event}"
+        assert event[1] != 0, f"{spoil.__name__}: status 0"
+        victim.close()
+
+
+@case("MPA-80")
+def silent_responder(victim):
+    listener = Listener()
+    listener.connect(victim)
+    stream = listener.accept()
+    stream.recv_startup()
+    begin = time.monotonic()
+    event = victim.event(int(REPLY_SECONDS * 1000) + 5000)
+    took = time.monotonic() - begin
+    assert event and event[0] in ("RDMA_CM_EVENT_UNREACHABLE", "RDMA_CM_EVENT_CONNECT_ERROR"), f"{event}"
+    assert took > REPLY_SECONDS * 0.5, f"gave up after {took:.1f} s"
+    stream.expect_close()
+
+
+@case("MPA-54")
+def hang_up_instead_of_a_reply(victim):
+    for how in ("fin", "rst", "half a reply"):
+        listener = Listener()
+        listener.connect(victim)
+        stream = listener.accept()
+        request = stream.recv_startup()
+        if how == "half a reply":
+            stream.send_raw(reply_for(request)[:12])
+        # A peer that closes on rev 2 may be an old one, and be asked again with rev 1 (EMC-05): refuse that too.
+        listener.socket.close()
+        if how == "rst":
+            stream.reset()
+        else:
+            stream.sock.close()
+        event = victim.event(10000)
+        assert event and event[1] != 0, f"{how}: {event}"
+        victim.close()
+
+
+@case("EMC-05")
+def old_responder(victim):
+    listener = Listener()
+    listener.connect(victim, data=b"old".hex())
+    first = listener.accept()
+    assert first.recv_startup().rev == 2
+    first.sock.close()
+    try:
+        second = listener.accept(3)
+    except (TimeoutError, socket.timeout):
+        event = victim.event()
+        assert event and event[1] != 0, f"neither a second try nor an error: {event}"
+        return
+    request = second.recv_startup()
+    assert (request.rev, request.s, request.data) == (1, 0, b"old"), f"rev {request.rev}, data {request.data}"
+    second.tx_markers = bool(request.m)
+    second.crc = bool(request.c)
+    second.send_raw(reply_for(request))
+    victim.expect_event("ESTABLISHED")
+    assert victim.ask("send 1 10 -") == "ok"
+    assert len(segment_of(second).data) == 10
+
+
+@case("EMC-08")
+def reply_wants_more_reads_than_we_take(victim):
+    listener = Listener()
+    listener.connect(victim, ird=1)
+    stream = listener.accept()
+    stream.send_raw(reply_for(stream.recv_startup(), ord_=16383))
+    try:
+        segment = segment_of(stream)
+        assert segment.is_terminate() and segment.error() == "2/0/06", f"{segment.raw.hex()}"
+    except mpa.Closed:
+        pass
+    event = victim.event()
+    assert event and event[0] != "RDMA_CM_EVENT_ESTABLISHED", f"{event}"
+
+
+@case("MPA-84 (trap 14)")
+def fpdu_right_behind_the_reply(victim):
+    listener = Listener()
+    listener.connect(victim)
+    stream = listener.accept()
+    request = stream.recv_startup()
+    stream.crc = bool(request.c)
+    stream.tx_markers = bool(request.m)
+    stream.send_raw(reply_for(request) + stream.fpdu(rdmap.send(1, b"at once")))
+    victim.expect_event("ESTABLISHED")
+    victim.expect_recv(0, 7)
+
+
+@case("MPA-52 MPA-10")
+def reply_one_octet_at_a_time(victim):
+    listener = Listener()
+    listener.connect(victim)
+    stream = listener.accept()
+    request = stream.recv_startup()
+    stream.pieces = 1
+    stream.send_raw(reply_for(request, data=b"slow reply"))
+    assert victim.expect_event("ESTABLISHED")[4] == b"slow reply"
+
+
+@case("RDMAP-12 RDMAP-17 RDMAP-60 RDMAP-62 EMC-08")
+def reads_one_at_a_time(victim):
+    # The Reply's IRD is 1: one Read may be outstanding.
+    stream, made, _ = connected(victim, ird=1)
+    for number in range(4):
+        assert victim.ask(f"read {number} {0xAB000000 + number:x} {4096 * number:x} 100") == "ok"
+    for number in range(4):
+        segment = segment_of(stream)
+        assert segment.op == rdmap.READ_REQUEST and segment.qn == 1 and segment.msn == number + 1 and segment.mo == 0
+        sink, sink_to, size, source, source_to = segment.read()
+        assert (size, source, source_to) == (100, 0xAB000000 + number, 4096 * number), f"request {number}"
+        stream.silent(0.1)
+        data = bytes([number + 1]) * 100
+        # In two segments, the first half first.
+        stream.send(
+            rdmap.tagged(rdmap.READ_RESPONSE, sink, sink_to, data[:40], last=0),
+            rdmap.tagged(rdmap.READ_RESPONSE, sink, sink_to + 40, data[40:]),
+        )
+        got = victim.poll()
+        assert got == ("send", number, 0, 100), f"completion {got}"
+        assert victim.memory(RW[0], 100) == data
+
+
+@case("RDMAP-17 RDMAP-55")
+def forged_responses(victim):
+    def other_key(sink, to):
+        return rdmap.tagged(rdmap.READ_RESPONSE, sink ^ 0x100, to, bytes(100))
+
+    def other_offset(sink, to):
+        return rdmap.tagged(rdmap.READ_RESPONSE, sink, to + 8, bytes(100))
+
+    def too_long(sink, to):
+        return rdmap.tagged(rdmap.READ_RESPONSE, sink, to, bytes(101))
+
+    def too_short(sink, to):
+        return rdmap.tagged(rdmap.READ_RESPONSE, sink, to, bytes(99))
+
+    for forge in (other_key, other_offset, too_long, too_short):
+        stream, made, _ = connected(victim)
+        assert victim.ask("read 1 1234 0 100") == "ok"
+        sink, sink_to = segment_of(stream).read()[:2]
+        stream.send(forge(sink, sink_to))
+        segment = segment_of(stream)
+        assert segment.is_terminate(), f"{forge.__name__}: segment {segment.raw[:18].hex()}"
+        stream.expect_close()
+        got = victim.poll()
+        assert got and got[2] != 0, f"{forge.__name__}: completion {got}"
+        if forge is not too_short:
+            assert victim.untouched(), f"{forge.__name__}: memory was written"
+        victim.close()
+
+
+@case("RDMAP-50e")
+def fence(victim):
+    stream, made, _ = connected(victim)
+    assert victim.ask("read 1 1234 0 100") == "ok"
+    assert victim.ask("send 2 10 f") == "ok"
+    sink, sink_to = segment_of(stream).read()[:2]
+    stream.silent(0.3)
+    stream.send(rdmap.tagged(rdmap.READ_RESPONSE, sink, sink_to, bytes(100)))
+    assert segment_of(stream).op == rdmap.SEND, "the fenced Send"
+    assert [victim.poll()[1], victim.poll()[1]] == [1, 2], "order of completions"
+
+
+@case("RDMAP-51 RDMAP-65")
+def completions_wait_for_the_read(victim):
+    stream, made, _ = connected(victim)
+    assert victim.ask("read 1 1234 0 100") == "ok"
+    assert victim.ask("send 2 10 -") == "ok"
+    sink, sink_to = segment_of(stream).read()[:2]
+    assert segment_of(stream).op == rdmap.SEND, "an unfenced Send waits for nobody"
+    got = victim.poll(300)
+    assert got is None, f"{got} before the Read completed"
+    stream.reset()
+    got = [victim.poll() for _ in range(6)]
+    assert [(g[0], g[1]) for g in got if g and g[0] == "send"] == [("send", 1), ("send", 2)], f"{got}"
+    assert [(g[0], g[1]) for g in got if g and g[0] == "recv"] == [("recv", n) for n in range(4)], f"{got}"
+    assert all(g[2] != 0 for g in got if g[0] == "recv"), f"{got}"
+    assert victim.poll(100) is None, "a completion too many"
+
+
+@case("DDP-01 DDP-02 DDP-25 RDMAP-20 MPA-04 MPA-40")
+def what_we_send(victim):
+    stream, made, _ = connected(victim)
+    assert victim.ask("write 1 77 5000 5000") == "ok"
+    assert victim.ask("send 2 4500 -") == "ok"
+    assert victim.ask("send 3 10 s") == "ok"
+    assert victim.ask("send 4 0 -") == "ok"
+    got = 0
+    while got < 5000:
+        segment = segment_of(stream)
+        assert (segment.op, segment.stag, segment.to) == (rdmap.WRITE, 0x77, 0x5000 + got), f"{segment.raw[:14].hex()}"
+        got += len(segment.data)
+        assert segment.last == (got == 5000), "L"
+    got = 0
+    while got < 4500:
+        segment = segment_of(stream)
+        assert (segment.op, segment.msn, segment.mo) == (rdmap.SEND, 1, got), f"{segment.raw[:18].hex()}"
+        got += len(segment.data)
+        assert segment.last == (got == 4500), "L"
+    segment = segment_of(stream)
+    assert (segment.op, segment.msn, len(segment.data), segment.inv) == (rdmap.SEND_SE, 2, 10, 0), "the solicited Send"
+    segment = segment_of(stream)
+    assert (segment.op, segment.msn, len(segment.data)) == (rdmap.SEND, 3, 0), "the empty Send"
+
+
+@case("DDP-72 MPA-90 MPA-91")
+def graceful_close(victim):
+    stream, made, _ = connected(victim)
+    for number in range(20):
+        assert victim.ask(f"send {number} 3000 -") == "ok"
+    assert victim.ask("disconnect") == "ok"
+    octets = 0
+    try:
+        while True:
+            octets += len(segment_of(stream).data)
+    except mpa.Closed as closed:
+        assert not closed.reset, "reset instead of FIN"
+    assert octets == 60000, f"{octets} octets of 60000 before the FIN"
+    stream.sock.close()
+    victim.expect_event("DISCONNECTED")
+
+
+@case("RDMAP-31 RDMAP-53 (status)")
+def terminate_tells_the_work_request(victim):
+    # A peer's protection error about our Write shows in that request's status or as a flush, never as success of later ones.
+    stream, made, _ = connected(victim)
+    assert victim.ask("read 1 1234 0 100") == "ok"
+    request = segment_of(stream)
+    header = request.raw[:18]
+    rest = len(request.raw).to_bytes(2, "big") + header + request.data
+    stream.send(rdmap.terminate(0, 1, 0, flags=7, rest=rest))
+    got = victim.poll()
+    assert got and got[:2] == ("send", 1) and got[2] != 0, f"{got}"
+    stream.expect_close()

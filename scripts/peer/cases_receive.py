@@ -1,0 +1,447 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Segments right and wrong against the module in full operation: what is placed,
+what is delivered, and which Terminate answers what (requirements 2 and 3)."""
+
+import random
+
+import mpa
+import rdmap
+from harness import CRC, FOREIGN, LOCAL, RO, RW, WO, MARKERS, Link, case
+
+NOWHERE = 0x12345678  # a key nobody has
+
+# M D R of the table: nothing, length and DDP header, and the Read Request's header too.
+BARE, WITH_DDP, WITH_READ = 0, 6, 7
+
+
+def refused(victim, build, *errors, flags=None, recvs=8):
+    """build(made) gives one bad segment: Terminate, flushed receives, memory untouched."""
+    link = Link(victim, recvs=recvs)
+    bad = build(link.made)
+    size = 14 if bad[0] & 0x80 else 18
+    # A good Send right behind the bad segment must never be delivered (MPA-96, DDP-63).
+    link.stream.send(bad, rdmap.send(1, b"behind"))
+    link.expect_terminate(*errors, flags=flags, header=bad[:size], length=len(bad))
+    if recvs:
+        got = victim.poll()
+        assert got and got[2] != 0, f"after the error: completion {got}"
+    assert victim.untouched(), "memory was written"
+    victim.expect_event("DISCONNECTED")
+    victim.close()
+
+
+@case("MPA-09 MPA-93 MPA-96 MPA-97")
+def bad_crc(victim):
+    if not CRC:
+        return
+    for build in (lambda m: rdmap.send(1, b"payload"), lambda m: rdmap.write(m.rw, m.at(RW), b"payload")):
+        link = Link(victim)
+        for xor in (1,):
+            octets = link.stream.fpdu(build(link.made), crc_xor=xor)
+        link.stream.send_raw(octets + link.stream.fpdu(rdmap.send(1, b"behind")))
+        link.expect_terminate("2/0/02", flags=BARE)
+        got = victim.poll()
+        assert got and got[2] != 0, f"completion {got}"
+        assert victim.untouched(), "placed before the CRC was verified"
+        victim.close()
+
+
+@case("MPA-03")
+def padding_is_ignored(victim):
+    link = Link(victim)
+    link.stream.send_raw(link.stream.fpdu(rdmap.send(1, b"12345"), pad=0xEE))
+    victim.expect_recv(0, 5)
+
+
+@case("MPA-05 MPA-15 MPA-16")
+def crc_off(victim):
+    if CRC:
+        return
+    link = Link(victim, c_flag=0)
+    assert link.reply.c == 0, "C in the Reply"
+    link.stream.send_raw(link.stream.fpdu(rdmap.send(1, b"garbage"), crc_xor=0xDEADBEEF))
+    victim.expect_recv(0, 7)
+    assert victim.ask("buffer 0 7") == b"garbage".hex()
+    assert victim.ask("send 1 333 -") == "ok"
+    assert len(link.recv_segment().data) == 333
+
+
+@case("MPA-14")
+def crc_asked_for_by_the_peer_alone(victim):
+    link = Link(victim, c_flag=1)
+    link.stream.send(rdmap.send(1, b"checked"))
+    victim.expect_recv(0, 7)
+    assert victim.ask("send 1 100 -") == "ok"
+    link.recv_segment()
+    assert link.stream.last_crc_good, "our FPDU's CRC"
+    link.stream.send_raw(link.stream.fpdu(rdmap.send(2, b"bad"), crc_xor=0x80000000))
+    link.expect_terminate("2/0/02")
+
+
+@case("DDP-50")
+def queue_number(victim):
+    for qn in (3, 4, 0xFFFFFFFF):
+        refused(victim, lambda m: rdmap.send(1, b"x", qn=qn), "1/2/01", flags=WITH_DDP)
+
+
+@case("DDP-51 RPC-05 DDP-65")
+def no_buffer(victim):
+    refused(victim, lambda m: rdmap.send(1, b"x"), "1/2/02", flags=WITH_DDP, recvs=0)
+
+
+@case("DDP-52")
+def message_number(victim):
+    for msn in (0, 1 << 31, 0xFFFFFFFF):
+        refused(victim, lambda m: rdmap.send(msn, b"x"), "1/2/03", flags=WITH_DDP)
+    link = Link(victim)
+    link.stream.send(rdmap.send(1, b"first"), rdmap.send(1, b"again"))
+    victim.expect_recv(0, 5)
+    link.expect_terminate("1/2/03", flags=WITH_DDP)
+
+
+@case("DDP-53")
+def message_offset(victim):
+    refused(victim, lambda m: rdmap.send(1, b"x", mo=4), "1/2/04", flags=WITH_DDP)
+    link = Link(victim)
+    link.stream.send(rdmap.send(1, b"abcd", last=0), rdmap.send(1, b"efgh", mo=8))
+    link.expect_terminate("1/2/04", flags=WITH_DDP)
+    got = victim.poll()
+    assert got and got[2] != 0, f"completion {got}"
+
+
+@case("DDP-54")
+def message_too_long(victim):
+    refused(victim, lambda m: rdmap.send(1, bytes(4097)), "1/2/05", flags=WITH_DDP)
+    link = Link(victim)
+    link.stream.send(rdmap.send(1, bytes(4000), last=0), rdmap.send(1, bytes(97), mo=4000))
+    link.expect_terminate("1/2/05", flags=WITH_DDP)
+    victim.close()
+    link = Link(victim)
+    link.stream.send(rdmap.send(1, bytes(4000), last=0), rdmap.send(1, bytes(96), mo=4000))
+    victim.expect_recv(0, 4096)
+
+
+@case("DDP-04 DDP-55 DDP-60")
+def ddp_version(victim):
+    for dv in (0, 2, 3):
+        refused(victim, lambda m: rdmap.send(1, b"x", dv=dv), "1/2/06", flags=WITH_DDP)
+        refused(victim, lambda m: rdmap.write(m.rw, m.at(RW), b"x", dv=dv), "1/1/04", flags=WITH_DDP)
+
+
+@case("DDP-03 RDMAP-01 RDMAP-03")
+def reserved_bits(victim):
+    link = Link(victim)
+    link.stream.send(rdmap.send(1, b"x", ddp_rsv=15, rsv=3, inv=0xFFFFFFFF))
+    victim.expect_recv(0, 1)
+
+
+@case("RDMAP-01")
+def rdmap_version(victim):
+    for rv in (0, 2, 3):
+        refused(victim, lambda m: rdmap.send(1, b"x", rv=rv), "0/2/05")
+        refused(victim, lambda m: rdmap.write(m.rw, m.at(RW), b"x", rv=rv), "0/2/05")
+
+
+@case("RDMAP-02 RDMAP-04 EXT-12")
+def opcode(victim):
+    for op in (8, 9, 10, 11, 12, 13, 14, 15):
+        refused(victim, lambda m: rdmap.untagged(op, 1, bytes(8)), "0/2/06")
+    # Tagged and untagged mixed up, and the right message on the wrong queue.
+    refused(victim, lambda m: rdmap.tagged(rdmap.SEND, m.rw, m.at(RW), b"x"), "0/2/06")
+    refused(victim, lambda m: rdmap.untagged(rdmap.WRITE, 1, b"x"), "0/2/06")
+    refused(victim, lambda m: rdmap.read_request(1, 1, 0, 8, m.rw, m.at(RW), qn=0), "0/2/06")
+    refused(victim, lambda m: rdmap.send(1, b"x", qn=1), "0/2/06")
+    refused(victim, lambda m: rdmap.send(1, b"x", qn=2), "0/2/06")
+
+
+@case("RDMAP-02 RDMAP-17")
+def response_nobody_asked_for(victim):
+    refused(victim, lambda m: rdmap.tagged(rdmap.READ_RESPONSE, m.rw, m.at(RW), b"x"), "0/2/06", "0/2/ff", "0/2/07", "1/1/00")
+
+
+@case("RDMAP-13")
+def read_request_with_more_octets(victim):
+    refused(victim, lambda m: rdmap.read_request(1, 1, 0, 8, m.rw, m.at(RW), extra=b"more"), "1/2/05", "0/2/ff", "0/2/06")
+
+
+@case("MPA-18")
+def segments_too_short(victim):
+    for length in (0, 1, 2, 13, 17):
+        for first in (0x41, 0xC1):
+            if length > (13 if first & 0x80 else 17):
+                continue
+            link = Link(victim)
+            link.stream.send(bytes([first, 0x43 if first == 0x41 else 0x40]).ljust(length, b"\0")[:length])
+            # An empty FPDU as the very first one is tolerated as an RTR (trap 30).
+            try:
+                segment = link.recv_segment(1.5)
+                assert segment.is_terminate(), "an answer to a segment without a header"
+                link.stream.expect_close()
+            except (TimeoutError, OSError):
+                assert length == 0, f"{length} octets were swallowed"
+            except mpa.Closed:
+                pass
+            assert victim.untouched()
+            victim.close()
+
+
+@case("DDP-56 DDP-96")
+def write_bad_stag(victim):
+    for stag in (NOWHERE, 0, 1, 0xFFFFFFFF):
+        refused(victim, lambda m: rdmap.write(stag, m.at(RW), b"x"), "1/1/00", flags=WITH_DDP)
+    refused(victim, lambda m: rdmap.write(m.rw ^ 1, m.at(RW), b"x"), "1/1/00", flags=WITH_DDP)
+
+
+@case("DDP-57 DDP-86 DDP-82")
+def write_bounds(victim):
+    refused(victim, lambda m: rdmap.write(m.rw, m.at(RW) - 1, b"x"), "1/1/01", flags=WITH_DDP)
+    refused(victim, lambda m: rdmap.write(m.rw, m.at(RW) - 1, b"xy"), "1/1/01", flags=WITH_DDP)
+    refused(victim, lambda m: rdmap.write(m.rw, m.at(RW, 5000), b"x"), "1/1/01", flags=WITH_DDP)
+    refused(victim, lambda m: rdmap.write(m.rw, m.at(RW, 4999), b"xy"), "1/1/01", flags=WITH_DDP)
+    refused(victim, lambda m: rdmap.write(m.rw, 0, b"x"), "1/1/01", flags=WITH_DDP)
+    link = Link(victim)
+    link.stream.send(
+        rdmap.write(link.made.rw, link.made.at(RW), b"a"),
+        rdmap.write(link.made.rw, link.made.at(RW, 4999), b"z"),
+        rdmap.send(1),
+    )
+    victim.expect_recv(0, 0)
+    assert victim.memory(4098, 3) == b"\xa5a\xa5" and victim.memory(4098 + 4999, 3) == b"\xa5z\xa5"
+
+
+@case("DDP-58 DDP-80")
+def write_other_domain(victim):
+    refused(victim, lambda m: rdmap.write(m.foreign, m.at(FOREIGN), b"x"), "1/1/02", flags=WITH_DDP)
+
+
+@case("DDP-59")
+def write_wrap(victim):
+    refused(victim, lambda m: rdmap.write(m.rw, (1 << 64) - 4, bytes(8)), "1/1/03", flags=WITH_DDP)
+
+
+@case("RDMAP-53 DDP-87")
+def write_rights(victim):
+    refused(victim, lambda m: rdmap.write(m.ro, m.at(RO), b"x"), "0/1/02", flags=WITH_DDP)
+    refused(victim, lambda m: rdmap.write(m.local, m.at(LOCAL), b"x"), "0/1/02", flags=WITH_DDP)
+    link = Link(victim)
+    link.stream.send(rdmap.write(link.made.wo, link.made.at(WO), b"yes"), rdmap.send(1))
+    victim.expect_recv(0, 0)
+    assert victim.memory(WO[0], 3) == b"yes"
+
+
+@case("DDP-23 RDMAP-56")
+def empty_write_checks_nothing(victim):
+    link = Link(victim)
+    link.stream.send(rdmap.write(0, 0), rdmap.write(NOWHERE, (1 << 64) - 1), rdmap.write(link.made.foreign, 0), rdmap.send(1))
+    victim.expect_recv(0, 0)
+
+
+@case("RDMAP-12 RDMAP-14 RDMAP-15")
+def read_is_answered(victim):
+    link = Link(victim)
+    made = link.made
+    for number, (offset, size) in enumerate(((0, 1), (1, 3), (0, 5000), (4999, 1), (7, 4000)), start=1):
+        link.stream.send(rdmap.read_request(number, 0xCAFE0000 + number, 1000 * number, size, made.rw, made.at(RW, offset)))
+        got = b""
+        while True:
+            segment = link.recv_segment()
+            assert segment.tagged and segment.op == rdmap.READ_RESPONSE, f"{segment.raw[:18].hex()}"
+            assert segment.stag == 0xCAFE0000 + number, "the sink's key"
+            assert segment.to == 1000 * number + len(got), "the sink's offset"
+            got += segment.data
+            if segment.last:
+                break
+        assert got == b"\xa5" * size, f"{len(got)} octets of {size}"
+    link.stream.send(rdmap.read_request(6, 1, 0, 16, made.ro, made.at(RO)))
+    assert link.recv_segment().data == b"\xa5" * 16, "a read-only region"
+
+
+@case("RDMAP-16 RDMAP-56")
+def empty_read_checks_nothing(victim):
+    link = Link(victim)
+    link.stream.send(rdmap.read_request(1, NOWHERE, 99, 0, 0, (1 << 64) - 1))
+    segment = link.recv_segment()
+    assert (segment.op, segment.data, segment.last, segment.stag, segment.to) == (rdmap.READ_RESPONSE, b"", 1, NOWHERE, 99)
+
+
+@case("RDMAP-54 RDMAP-55 DDP-96")
+def read_protection(victim):
+    def read(stag, to, size=8):
+        return lambda m: rdmap.read_request(1, 1, 0, size, stag(m), to(m))
+
+    refused(victim, read(lambda m: NOWHERE, lambda m: m.at(RW)), "0/1/00", flags=WITH_READ)
+    refused(victim, read(lambda m: 0, lambda m: m.at(RW)), "0/1/00", flags=WITH_READ)
+    refused(victim, read(lambda m: m.rw, lambda m: m.at(RW, 4993)), "0/1/01", flags=WITH_READ)
+    refused(victim, read(lambda m: m.rw, lambda m: m.at(RW, -1)), "0/1/01", flags=WITH_READ)
+    refused(victim, read(lambda m: m.rw, lambda m: m.at(RW), 0xFFFFFFFF), "0/1/01", flags=WITH_READ)
+    refused(victim, read(lambda m: m.wo, lambda m: m.at(WO)), "0/1/02", flags=WITH_READ)
+    refused(victim, read(lambda m: m.foreign, lambda m: m.at(FOREIGN)), "0/1/03", flags=WITH_READ)
+    refused(victim, read(lambda m: m.rw, lambda m: (1 << 64) - 4), "0/1/04", flags=WITH_READ)
+
+
+@case("DDP-52 RDMAP-12")
+def read_request_numbers(victim):
+    refused(victim, lambda m: rdmap.read_request(0, 1, 0, 8, m.rw, m.at(RW)), "1/2/03", "1/2/02")
+    refused(victim, lambda m: rdmap.read_request(1, 1, 0, 8, m.rw, m.at(RW), mo=4), "1/2/04")
+
+
+@case("RDMAP-61 DDP-51 DDP-94")
+def more_reads_than_agreed(victim):
+    link = Link(victim, ird=2, ord_=2)
+    depth = link.reply.word["ird"]
+    made = link.made
+    # All at once, in one TCP segment, each with a long answer: one more than IRD must be refused.
+    link.stream.send(*(rdmap.read_request(n, 1, 0, 5000, made.rw, made.at(RW)) for n in range(1, 400)))
+    segment = link.recv_segment()
+    answered = 0
+    while not segment.is_terminate():
+        answered += segment.last
+        segment = link.recv_segment()
+        assert answered < 399, f"all Reads were answered, though IRD is {depth}"
+    assert segment.error() == "1/2/02", f"Terminate {segment.error()}"
+
+
+@case("RDMAP-30 RDMAP-31 RDMAP-32 RDMAP-34")
+def terminate_received(victim):
+    for error in ((0, 0, 0), (1, 1, 1), (2, 0, 2), (15, 15, 255)):
+        link = Link(victim, recvs=2)
+        link.stream.send(rdmap.terminate(*error))
+        link.stream.expect_close()
+        for number in range(2):
+            got = victim.poll()
+            assert got and got[:3] == ("recv", number, 5), f"{got} instead of a flush"
+        assert victim.ask("state") == "ERR", "the QP's state"
+        victim.close()
+    # Promised headers that are not there (RDMAP-42).
+    link = Link(victim, recvs=1)
+    link.stream.send(rdmap.terminate(1, 1, 0, flags=7))
+    link.stream.expect_close()
+
+
+@case("RDMAP-36 DDP-89")
+def invalidate_what_is_not_the_peers(victim):
+    for stag in (lambda m: m.rw, lambda m: NOWHERE, lambda m: m.foreign, lambda m: 0):
+        link = Link(victim)
+        link.stream.send(rdmap.send(1, b"x", op=rdmap.SEND_INV, inv=stag(link.made)))
+        link.expect_terminate("0/1/09", "0/2/09", "0/1/00", "0/1/03")
+        got = victim.poll()
+        assert got and got[2] != 0, f"delivered: {got}"
+        victim.close()
+
+
+@case("RDMAP-21")
+def solicited_only(victim):
+    link = Link(victim)
+    assert victim.ask("arm solicited") == "ok"
+    link.stream.send(rdmap.send(1, b"plain"))
+    victim.expect_recv(0, 5)
+    assert victim.ask("notified 300") == "none", "a plain Send woke a solicited-only waiter"
+    link.stream.send(rdmap.send(2, b"event", op=rdmap.SEND_SE))
+    assert victim.ask("notified 5000") == "yes", "a solicited Send did not wake"
+    victim.expect_recv(1, 5)
+    assert victim.ask("arm all") == "ok"
+    link.stream.send(rdmap.send(3, b"plain"))
+    assert victim.ask("notified 5000") == "yes", "a plain Send did not wake"
+
+
+@case("DDP-27 RDMAP-50b RDMAP-20 DDP-28")
+def writes_are_there_when_the_send_is(victim):
+    link = Link(victim, recvs=32)
+    made, rng = link.made, random.Random(7)
+    want = bytearray(b"\xa5" * 5000)
+    for msn in range(1, 33):
+        segments = []
+        for _ in range(rng.randrange(1, 6)):
+            offset = rng.randrange(5000)
+            data = rng.randbytes(rng.randrange(1, min(900, 5001 - offset)))
+            want[offset:offset + len(data)] = data
+            segments.append(rdmap.write(made.rw, made.at(RW, offset), data, last=rng.randrange(2)))
+        # Everything in pieces that ignore FPDU boundaries (MPA-52).
+        link.stream.pieces = rng.randrange(1, 1500)
+        link.stream.send(*segments, rdmap.send(msn, b"now"))
+        victim.expect_recv(msn - 1, 3)
+        assert victim.memory(RW[0], 5000) == want, f"memory after message {msn}"
+
+
+@case("MPA-21 MPA-23 MPA-25 MPA-26")
+def we_ask_for_markers(victim):
+    link = Link(victim, m=1)
+    link.stream.send(rdmap.send(1, b"go"))
+    victim.expect_recv(0, 2)
+    for number, size in enumerate((1, 100, 470, 471, 472, 473, 474, 475, 476, 477, 478, 480, 500, 1000, 5000), start=1):
+        assert victim.ask(f"send {number} {size} -") == "ok"
+        got = 0
+        while got < size:
+            segment = link.recv_segment()
+            assert segment.op == rdmap.SEND and segment.mo == got, "a Send's segment"
+            got += len(segment.data)
+        assert segment.last == 1 and got == size, f"{got} of {size} octets"
+    link.stream.send(rdmap.read_request(1, 1, 0, 5000, link.made.rw, link.made.at(RW)))
+    segment = link.recv_segment()
+    while not segment.last:
+        segment = link.recv_segment()
+
+
+@case("MPA-22")
+def markers_only_if_asked_for(victim):
+    link = Link(victim)
+    link.stream.send(rdmap.send(1, b"go"))
+    assert victim.ask("send 1 3000 -") == "ok"
+    segment = link.recv_segment()
+    while not segment.last:
+        segment = link.recv_segment()
+
+
+@case("MPA-24 MPA-30 MPA-94")
+def markers_we_send(victim):
+    if not MARKERS:
+        return
+    link = Link(victim)
+    assert link.reply.m == 1, "the module was told to ask for markers"
+    for msn in range(1, 9):
+        link.stream.send(rdmap.write(link.made.rw, link.made.at(RW), bytes(msn * 97)), rdmap.send(msn, bytes(msn * 60)))
+        victim.expect_recv(msn - 1, msn * 60)
+    victim.close()
+    link = Link(victim)
+    link.stream.send_raw(link.stream.fpdu(rdmap.send(1, bytes(1000)), pointer_add=4))
+    link.expect_terminate("2/0/03", flags=BARE)
+
+
+@case("MPA-48 RDMAP-33")
+def error_while_answering(victim):
+    # The answer to a long Read is under way when an error arrives: whole FPDUs, then the Terminate, or a reset.
+    link = Link(victim)
+    made = link.made
+    link.stream.send(*(rdmap.read_request(n, 1, 0, 5000, made.rw, made.at(RW)) for n in range(1, 9)))
+    link.stream.send(rdmap.send(1, b"x", qn=9))
+    try:
+        segment = link.recv_segment()
+        while not segment.is_terminate():
+            assert segment.op == rdmap.READ_RESPONSE
+            segment = link.recv_segment()
+        assert segment.error() == "1/2/01", f"Terminate {segment.error()}"
+    except mpa.Closed as closed:
+        assert closed.reset, "closed without a Terminate"
+
+
+@case("MPA-18 DDP-63")
+def random_segments(victim):
+    rng = random.Random(5041)
+    for _ in range(60):
+        link = Link(victim)
+        made = link.made
+        good = rng.choice((
+            rdmap.send(1, rng.randbytes(rng.randrange(60))),
+            rdmap.write(made.rw, made.at(RW), rng.randbytes(rng.randrange(60))),
+            rdmap.read_request(1, 1, 0, 64, made.rw, made.at(RW)),
+            rdmap.terminate(1, 1, 1, flags=rng.randrange(8), rest=rng.randbytes(rng.randrange(40))),
+        ))
+        bad = bytearray(good)
+        for _ in range(rng.randrange(1, 6)):
+            bad[rng.randrange(min(len(bad), 46))] = rng.randrange(256)
+        link.stream.send(bytes(bad))
+        link.stream.sock.close()
+        victim.close()
+    link = Link(victim)
+    link.stream.send(rdmap.send(1, b"alive"))
+    victim.expect_recv(0, 5)

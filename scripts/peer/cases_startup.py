@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Start-up frames against the module as responder (RFC 5044 7, RFC 6581)."""
+
+import struct
+import time
+
+import mpa
+import rdmap
+from harness import CRC, MARKERS, RECV_SIZE, REQUEST_SECONDS, Link, Made, case, request, tcp
+
+
+def refused(victim, octets, what, fin=False):
+    """These octets must end in a close, and no connection request may show up."""
+    stream = tcp()
+    stream.send_raw(octets)
+    if fin:
+        stream.sock.shutdown(1)
+    try:
+        stream.expect_close(REQUEST_SECONDS + 3)
+    except AssertionError as error:
+        raise AssertionError(f"{what}: {error}") from None
+    event = victim.event(50)
+    assert event is None, f"{what}: event {event}"
+
+
+@case("MPA-12 MPA-31 MPA-60 EMC-04 EMC-06 EMC-07")
+def default_reply(victim):
+    link = Link(victim, ird=5, ord_=7, accept_data="616263", data=b"hello")
+    reply = link.reply
+    assert link.request_event[4] == b"hello", f"private data {link.request_event[4]}"
+    assert (reply.rev, reply.s, reply.r) == (2, 1, 0), f"Reply rev {reply.rev} flags {reply.flags:02x}"
+    assert reply.c == 1, "the initiator asked for CRC"
+    assert reply.m == int(MARKERS), "M"
+    assert reply.data == b"abc", f"private data {reply.data}"
+    assert reply.word["ord"] <= 16, f"ORD {reply.word['ord']} above the Request's IRD"
+    assert reply.word["ird"] >= 5, f"IRD {reply.word['ird']}, accepted with 5"
+
+
+@case("MPA-12 MPA-14 MPA-15")
+def crc_choice(victim):
+    for asked in (0, 1):
+        link = Link(victim, c_flag=asked)
+        assert link.reply.c == int(CRC or asked), f"C={link.reply.c} to a Request with C={asked}"
+        link.stream.send(rdmap.send(1, b"after the choice"))
+        victim.expect_recv(0, 16)
+        victim.close()
+
+
+@case("EMC-04 EMC-18 MPA-66")
+def revision_one(victim):
+    link = Link(victim, rev=1, data=b"one")
+    assert (link.reply.rev, link.reply.s) == (1, 0), f"Reply rev {link.reply.rev} S {link.reply.s}"
+    assert link.reply.word is None and link.reply.data == b"", "an enhanced word to a rev 1 peer"
+    assert link.request_event[4] == b"one", "private data"
+    assert link.request_event[2] > 0 and link.request_event[3] > 0, f"IRD and ORD of a rev 1 peer: {link.request_event}"
+    link.stream.send(rdmap.send(1, b"x"))
+    victim.expect_recv(0, 1)
+
+
+@case("EMC-02")
+def revision_two_without_the_word(victim):
+    link = Link(victim, s=0, data=b"plain")
+    assert link.request_event[4] == b"plain", f"private data {link.request_event[4]}"
+    link.stream.send(rdmap.send(1, b"x"))
+    victim.expect_recv(0, 1)
+
+
+@case("EMC-03")
+def enhanced_without_room(victim):
+    for length in range(4):
+        stream = tcp()
+        stream.send_raw(mpa.startup(mpa.REQUEST_KEY, s=1, data=bytes(length)))
+        try:
+            reply = stream.recv_startup(REQUEST_SECONDS + 3)
+            assert reply.r == 1, f"PD_Length {length} accepted"
+        except mpa.Closed:
+            pass
+        assert victim.event(50) is None, f"PD_Length {length} was handed up"
+
+
+@case("MPA-61 MPA-76")
+def wrong_key(victim):
+    for at in range(16):
+        octets = bytearray(request())
+        octets[at] ^= 0x20
+        refused(victim, bytes(octets), f"key wrong at {at}")
+    refused(victim, mpa.startup(mpa.REPLY_KEY, rev=1), "a Reply from an initiator")
+
+
+@case("MPA-66")
+def wrong_revision(victim):
+    for rev in (0, 3, 255):
+        refused(victim, mpa.startup(mpa.REQUEST_KEY, rev=rev), f"rev {rev}")
+
+
+@case("MPA-67 MPA-81 VRB-07")
+def private_data_too_long(victim):
+    for length in (513, 4096, 65535):
+        refused(victim, mpa.startup(mpa.REQUEST_KEY, rev=1, length=length) + bytes(length), f"PD_Length {length}")
+    # 256 to 512 octets are legal on the wire, but cannot be handed up whole: refused, not cut.
+    for length in (256, 512):
+        stream = tcp()
+        stream.send_raw(mpa.startup(mpa.REQUEST_KEY, rev=1, data=bytes(length)))
+        try:
+            reply = stream.recv_startup(REQUEST_SECONDS + 3)
+            assert reply.r == 1, f"{length} octets accepted"
+        except mpa.Closed:
+            pass
+        event = victim.event(50)
+        assert event is None, f"{length} octets of private data: event {event}"
+
+
+@case("MPA-68 EMC-06")
+def private_data_lengths(victim):
+    for rev, length in ((1, 0), (1, 1), (1, 255), (2, 0), (2, 1), (2, 251), (2, 255)):
+        data = bytes(i * 7 & 255 for i in range(length))
+        link = Link(victim, rev=rev, data=data, accept_data=data[::-1].hex() or "-")
+        assert link.request_event[4] == data, f"rev {rev}, {length} octets: {len(link.request_event[4])} came up"
+        assert link.reply.data == data[::-1], f"rev {rev}, {length} octets back: {len(link.reply.data)}"
+        victim.close()
+
+
+@case("MPA-64 MPA-65")
+def reserved_bits(victim):
+    link = Link(victim, r=1, reserved=0x0F)
+    assert link.reply.flags & 0x0F == 0, f"reserved bits in the Reply: {link.reply.flags:02x}"
+    link.stream.send(rdmap.send(1, b"x"))
+    victim.expect_recv(0, 1)
+
+
+@case("MPA-71")
+def garbage(victim):
+    refused(victim, bytes(range(64)), "garbage")
+    refused(victim, request()[:19], "19 octets and FIN", fin=True)
+    refused(victim, request(data=b"12345678")[:-1], "all but the last octet and FIN", fin=True)
+    refused(victim, b"", "FIN at once", fin=True)
+
+
+@case("MPA-80")
+def stalls(victim):
+    for octets in (b"", request()[:10], request(data=b"abcd")[:-1]):
+        stream = tcp()
+        stream.send_raw(octets)
+        took = stream.expect_close(REQUEST_SECONDS + 4)
+        assert took > REQUEST_SECONDS * 0.5, f"{len(octets)} octets: closed after only {took:.1f} s"
+    assert victim.event(50) is None, "a stalled peer was announced"
+
+
+@case("MPA-86")
+def fpdu_before_the_reply(victim):
+    stream = tcp()
+    stream.send_raw(request() + stream.fpdu(rdmap.send(1, b"too early")))
+    event = victim.event(500)
+    if event:
+        # The request may have been announced before the second segment came; it must not be usable.
+        victim.ask(f"accept 16 16 4 {RECV_SIZE} -")
+    try:
+        stream.recv_startup(5)
+        stream.expect_close()
+    except mpa.Closed:
+        pass
+    if event:
+        got = victim.poll(200)
+        assert got is None or got[2] != 0, f"an FPDU before the Reply was delivered: {got}"
+
+
+@case("MPA-10 MPA-52 MPA-57")
+def one_octet_per_segment(victim):
+    stream = tcp()
+    stream.pieces = 1
+    stream.send_raw(request(data=b"slow"))
+    event = victim.expect_event("CONNECT_REQUEST")
+    assert event[4] == b"slow"
+    made = Made(victim.ask(f"accept 16 16 4 {RECV_SIZE} -"))
+    stream.tx_markers = bool(stream.recv_startup().m)
+    victim.expect_event("ESTABLISHED")
+    stream.send(rdmap.send(1, b"one octet at a time"), rdmap.write(made.rw, made.at((4099, 0)), b"placed"))
+    stream.send(rdmap.send(2, b""))
+    victim.expect_recv(0, 19)
+    victim.expect_recv(1, 0)
+    assert victim.ask("buffer 0 19") == b"one octet at a time".hex()
+    assert victim.memory(4099, 6) == b"placed"
+
+
+@case("MPA-72 MPA-77")
+def reject_with_data(victim):
+    for data in (b"", b"no", bytes(range(200))):
+        stream = tcp()
+        stream.send_raw(request())
+        victim.expect_event("CONNECT_REQUEST")
+        assert victim.ask(f"reject {data.hex() or '-'}") == "ok"
+        reply = stream.recv_startup()
+        assert reply.r == 1, "R is not set"
+        assert reply.data == data, f"private data {reply.data}"
+        stream.expect_close()
+
+
+@case("MPA-75 EMC-15")
+def responder_waits_for_the_first_fpdu(victim):
+    link = Link(victim)
+    assert victim.ask("send 7 100 -") == "ok"
+    link.stream.silent(0.5)
+    link.stream.send(rdmap.send(1, b"go"))
+    segment = link.recv_segment()
+    assert (segment.op, segment.msn, segment.mo, len(segment.data)) == (rdmap.SEND, 1, 0, 100), "the queued Send"
+
+
+@case("EMC-10 EMC-11 EMC-12 EMC-14 EMC-16")
+def peer_to_peer(victim):
+    for write_too, read_too in ((1, 0), (0, 1), (1, 1)):
+        link = Link(victim, a=1, c=write_too, d=read_too)
+        word = link.reply.word
+        assert word["c"] + word["d"] == 1 and not word["b"], f"RTR chosen: {word}"
+        assert word["c"] <= write_too and word["d"] <= read_too, f"RTR not offered: {word}"
+        event = victim.event(200)
+        assert event is None, f"{event} before the RTR"
+        if word["c"]:
+            link.stream.send(rdmap.write(0, 0))
+        else:
+            link.stream.send(rdmap.read_request(1, 0, 0, 0, 0, 0))
+            segment = link.recv_segment()
+            assert (segment.op, segment.data) == (rdmap.READ_RESPONSE, b""), "the RTR Read's Response"
+        victim.expect_event("ESTABLISHED")
+        assert victim.poll(100) is None, "the RTR made a completion"
+        # Now the responder may speak first.
+        assert victim.ask("send 1 10 -") == "ok"
+        assert link.recv_segment().op == rdmap.SEND
+        victim.close()
+
+
+@case("MPA-54 MPA-92")
+def hang_up_at_each_state(victim):
+    for how in ("fin", "rst"):
+        for state in ("connected", "half a request", "requested", "accepted", "half an FPDU"):
+            stream = tcp()
+            if state == "half a request":
+                stream.send_raw(request()[:11])
+            elif state != "connected":
+                stream.send_raw(request())
+                victim.expect_event("CONNECT_REQUEST")
+                if state != "requested":
+                    victim.ask(f"accept 16 16 4 {RECV_SIZE} -")
+                    stream.tx_markers = bool(stream.recv_startup().m)
+                    victim.expect_event("ESTABLISHED")
+                if state == "half an FPDU":
+                    stream.send_raw(stream.fpdu(rdmap.send(1, bytes(100)))[:50])
+            if how == "rst":
+                stream.reset()
+            else:
+                stream.sock.close()
+            if state in ("accepted", "half an FPDU"):
+                victim.expect_event("DISCONNECTED")
+                for number in range(4):
+                    got = victim.poll()
+                    assert got and got[:3] == ("recv", number, 5), f"{how}, {state}: {got} instead of flush {number}"
+            elif state == "requested":
+                # Accepting a dead request may fail or be followed by an event, but must not hang.
+                victim.ask(f"accept 16 16 4 {RECV_SIZE} -")
+            victim.close()
+    link = Link(victim)
+    link.stream.send(rdmap.send(1, b"alive"))
+    victim.expect_recv(0, 5)
+
+
+@case("MPA-80 DDP-94")
+def strangers_delay_nobody(victim):
+    strangers = []
+    for number in range(1000):
+        stream = tcp()
+        stream.send_raw(request()[:number % 20])
+        strangers.append(stream)
+    begin = time.monotonic()
+    link = Link(victim)
+    link.stream.send(rdmap.send(1, b"legitimate"))
+    victim.expect_recv(0, 10)
+    took = time.monotonic() - begin
+    for stream in strangers:
+        stream.sock.close()
+    # Sooner than any stranger times out.
+    assert took < REQUEST_SECONDS * 0.8, f"a legitimate connection took {took:.1f} s"
+
+
+@case("MPA-18 MPA-81")
+def random_requests(victim):
+    import random
+    rng = random.Random(5044)
+    for _ in range(100):
+        octets = bytearray(request(data=b"abc"))
+        for _ in range(rng.randrange(1, 5)):
+            octets[rng.randrange(len(octets))] = rng.randrange(256)
+        stream = tcp()
+        stream.send_raw(bytes(octets) + struct.pack(">I", rng.getrandbits(32)) * rng.randrange(2))
+        stream.sock.close()
+    while victim.event(100):
+        pass
+    victim.close()
+    link = Link(victim)
+    link.stream.send(rdmap.send(1, b"alive"))
+    victim.expect_recv(0, 5)

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the wire tests share: the verbs end under test, connections to it, cases."""
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+import traceback
+
+import mpa
+from rdmap import Segment
+
+ADDRESS = os.environ.get("RSIW_ADDRESS", "10.99.0.1")
+PORT = 7180
+# Module parameters in force, so that cases know what to expect.
+CRC = os.environ.get("RSIW_CRC", "1") == "1"
+MARKERS = os.environ.get("RSIW_MARKERS", "0") == "1"
+REQUEST_SECONDS = int(os.environ.get("RSIW_REQUEST_MS", "5000")) / 1000
+REPLY_SECONDS = int(os.environ.get("RSIW_REPLY_MS", "10000")) / 1000
+
+# Regions of the victim's arena: offset and length (src/victim.c).
+RW, WO, RO, LOCAL, FOREIGN = (4099, 5000), (16384, 4096), (20480, 4096), (24576, 4096), (28672, 4096)
+RECV_SIZE = 4096
+
+
+class Victim:
+    """The program on the verbs side; every question has a one-line answer."""
+
+    def __init__(self):
+        path = os.path.join(os.environ["RSIW_TESTBIN"], "victim")
+        self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.buffer = b""
+        assert self.ask(f"listen {ADDRESS} {PORT}") == "ok", "cannot listen"
+
+    def ask(self, question, seconds=20.0):
+        self.process.stdin.write(question.encode() + b"\n")
+        self.process.stdin.flush()
+        end = time.monotonic() + seconds
+        while b"\n" not in self.buffer:
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, end - time.monotonic()))
+            if not ready:
+                raise AssertionError(f"no answer to '{question}' within {seconds} s")
+            more = os.read(self.process.stdout.fileno(), 65536)
+            if not more:
+                raise AssertionError(f"the victim died at '{question}'")
+            self.buffer += more
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return line.decode()
+
+    def event(self, ms=5000):
+        """The next connection event: (name, status, ird, ord, private data), or None."""
+        words = self.ask(f"event {ms}", ms / 1000 + 10).split()
+        if words[0] == "none":
+            return None
+        data = b"" if words[-1] == "-" else bytes.fromhex(words[-1])
+        return words[1], int(words[2]), int(words[3]), int(words[4]), data
+
+    def expect_event(self, name, ms=5000):
+        event = self.event(ms)
+        assert event and event[0] == "RDMA_CM_EVENT_" + name, f"event {event}, wanted {name}"
+        return event
+
+    def poll(self, ms=3000):
+        """The next completion: (queue, id, status, length), or None."""
+        words = self.ask(f"poll {ms}", ms / 1000 + 10).split()
+        return None if words[0] == "none" else (words[1], int(words[2]), int(words[3]), int(words[4]))
+
+    def expect_recv(self, number, length):
+        got = self.poll()
+        assert got == ("recv", number, 0, length), f"completion {got}, wanted receive {number} of {length}"
+
+    def memory(self, offset, length):
+        return bytes.fromhex(self.ask(f"mem {offset} {length}"))
+
+    def untouched(self):
+        return self.memory(0, 32768) == b"\xa5" * 32768
+
+    def close(self):
+        if self.process.poll() is None:
+            self.ask("close")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Made:
+    """What the victim says about its objects."""
+
+    def __init__(self, line):
+        words = line.split()
+        assert words[0] == "made", f"the victim says '{line}'"
+        self.qpn, self.arena, self.rw, self.wo, self.ro, self.local, self.foreign = (int(w, 16) for w in words[1:])
+
+    def at(self, region, offset=0):
+        return self.arena + region[0] + offset
+
+
+def tcp(port=PORT):
+    return mpa.Stream(socket.create_connection((ADDRESS, port), timeout=5))
+
+
+def request(rev=2, ird=16, ord_=16, data=b"", a=0, b=0, c=0, d=0, **more):
+    """A Request frame as a well-behaved initiator sends it."""
+    if rev == 2 and more.get("s", 1):
+        more["s"] = 1
+        data = mpa.enhanced(ird, ord_, a, b, c, d) + data
+    more.setdefault("c_flag", 1)
+    crc = more.pop("c_flag")
+    return mpa.startup(mpa.REQUEST_KEY, rev=rev, c=crc, data=data, **more)
+
+
+class Link:
+    """A connection from this peer, as initiator, to the victim, up to full operation."""
+
+    def __init__(self, victim, recvs=8, ird=16, ord_=16, accept_data="-", recv_size=RECV_SIZE, **more):
+        self.victim = victim
+        self.stream = tcp()
+        self.markers_wanted = more.get("m", 0)
+        self.stream.send_raw(request(**more))
+        self.request_event = victim.expect_event("CONNECT_REQUEST")
+        self.made = Made(victim.ask(f"accept {ird} {ord_} {recvs} {recv_size} {accept_data}"))
+        self.reply = self.stream.recv_startup()
+        assert self.reply.key == mpa.REPLY_KEY, "the Reply's key"
+        assert not self.reply.r, "rejected"
+        self.stream.crc = bool(self.reply.c or more.get("c_flag", 1))
+        self.stream.tx_markers = bool(self.reply.m)
+        self.stream.rx_markers = bool(self.markers_wanted)
+        if not more.get("a"):
+            victim.expect_event("ESTABLISHED")
+
+    def recv_segment(self, seconds=5.0):
+        return Segment(self.stream.recv(seconds))
+
+    def expect_terminate(self, *errors, flags=None, header=None, length=None):
+        """Skips Read Responses, then a Terminate with one of these codes, then nothing but the close."""
+        segment = self.recv_segment()
+        while not segment.is_terminate():
+            assert segment.tagged, f"unexpected segment {segment.raw[:20].hex()}"
+            segment = self.recv_segment()
+        assert (segment.qn, segment.msn, segment.mo, segment.last) == (2, 1, 0, 1), "the Terminate's own header"
+        assert segment.error() in errors, f"Terminate {segment.error()}, wanted {' or '.join(errors)}"
+        said_length, said_ddp, _ = segment.terminated()
+        if flags is not None:
+            assert segment.header_flags() == flags, f"M D R = {segment.header_flags():03b}, wanted {flags:03b}"
+        if header is not None and said_ddp is not None:
+            assert said_ddp == header, f"terminated header {said_ddp.hex()}, sent {header.hex()}"
+        if length is not None and said_length is not None:
+            assert said_length == length, f"terminated length {said_length}, sent {length}"
+        self.stream.expect_close()
+        return segment
+
+
+CASES = []
+
+
+def case(ids):
+    """Registers a test; `ids` names the requirements it checks."""
+
+    def register(function):
+        CASES.append((ids, function))
+        return function
+
+    return register
+
+
+def run(only):
+    """Runs all cases; returns the number that failed."""
+    victim, failed, done = None, 0, 0
+    for ids, function in CASES:
+        name = function.__name__
+        if only and not any(word in name or word in ids for word in only):
+            continue
+        done += 1
+        begin = time.monotonic()
+        try:
+            if victim is None:
+                victim = Victim()
+            function(victim)
+            victim.close()
+            print(f"ok: {name} ({ids}), {time.monotonic() - begin:.1f} s", flush=True)
+        except (AssertionError, OSError, mpa.Closed) as error:
+            failed += 1
+            where = traceback.extract_tb(sys.exc_info()[2])
+            lines = ", ".join(f"{os.path.basename(f.filename)}:{f.lineno}" for f in where[1:])
+            print(f"not ok: {name} ({ids}): {type(error).__name__}: {error} [{lines}]", flush=True)
+            if victim is not None:
+                victim.kill()
+            victim = None
+    if victim is not None:
+        victim.kill()
+    print(f"{done} cases, {failed} failed", flush=True)
+    return failed if done else 1

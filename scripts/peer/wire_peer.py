@@ -1,0 +1,19 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""The wire peer: speaks MPA, DDP and RDMAP over plain TCP, right and wrong,
+against the module under test, and checks the exact answers. Each case names the
+requirements it checks. Arguments pick cases by name or requirement; none = all."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+
+# Importing a file registers its cases.
+import cases_startup  # noqa: E402,F401
+import cases_receive  # noqa: E402,F401
+import cases_active  # noqa: E402,F401
+import harness  # noqa: E402
+
+sys.exit(1 if harness.run(sys.argv[1:]) else 0)
