@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The names and counters of the protocols, each a type of its own (RFC 5041 section 2.1).
+
+use core::fmt;
+
+/// A steering tag: the name of a tagged buffer (RFC 5041 section 4.1). Any value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Stag(u32);
+
+impl Stag {
+    /// Takes the 32 bits as they are on the wire, read as a big-endian number.
+    #[inline]
+    pub const fn new(value: u32) -> Self {
+        Self(value)
+    }
+
+    /// The 32 bits.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The upper 24 bits, which verbs call the index.
+    #[inline]
+    pub const fn index(self) -> u32 {
+        self.0 >> 8
+    }
+
+    /// The lower 8 bits, which verbs call the key.
+    #[inline]
+    pub const fn key(self) -> u8 {
+        self.0.to_be_bytes()[3]
+    }
+}
+
+impl From<u32> for Stag {
+    #[inline]
+    fn from(value: u32) -> Self {
+        Self(value)
+    }
+}
+
+impl From<Stag> for u32 {
+    #[inline]
+    fn from(stag: Stag) -> Self {
+        stag.0
+    }
+}
+
+impl fmt::Display for Stag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "0x{:08x}", self.0)
+    }
+}
+
+/// An offset in a tagged buffer, in octets (RFC 5041 section 4.1). Any value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct TaggedOffset(u64);
+
+impl TaggedOffset {
+    /// Takes an offset in octets.
+    #[inline]
+    pub const fn new(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// The offset in octets.
+    #[inline]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The offset `len` octets further on, `None` where 64 bits do not hold it.
+    #[inline]
+    pub const fn checked_add(self, len: u32) -> Option<Self> {
+        match self.0.checked_add(len as u64) {
+            Some(sum) => Some(Self(sum)),
+            None => None,
+        }
+    }
+
+    /// The offset `len` octets further on, modulo 2^64.
+    #[inline]
+    pub const fn wrapping_add(self, len: u32) -> Self {
+        Self(self.0.wrapping_add(len as u64))
+    }
+}
+
+impl From<u64> for TaggedOffset {
+    #[inline]
+    fn from(value: u64) -> Self {
+        Self(value)
+    }
+}
+
+/// A message sequence number: counts the messages of one queue (RFC 5041 section 4.3).
+///
+/// ```
+/// use iwarp_wire::Msn;
+///
+/// assert_eq!(Msn::FIRST.get(), 1);
+/// assert_eq!(Msn::new(u32::MAX).next(), Msn::new(0));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Msn(u32);
+
+impl Msn {
+    /// The first message of each queue.
+    pub const FIRST: Self = Self(1);
+
+    /// Takes a number from the wire.
+    #[inline]
+    pub const fn new(value: u32) -> Self {
+        Self(value)
+    }
+
+    /// The number.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The number of the message behind this one; 0 follows 2^32-1.
+    #[inline]
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+}
+
+/// A message offset: where a segment of an untagged message lies in it, in octets
+/// (RFC 5041 section 4.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct Mo(u32);
+
+impl Mo {
+    /// Where each message begins.
+    pub const ZERO: Self = Self(0);
+
+    /// Takes an offset in octets.
+    #[inline]
+    pub const fn new(value: u32) -> Self {
+        Self(value)
+    }
+
+    /// The offset in octets.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// The queues of untagged messages (RFC 5040 section 4.1, RFC 7306 section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum QueueNumber {
+    /// Sends of all kinds and Immediate Data.
+    Send = 0,
+    /// Read Requests and Atomic Requests.
+    ReadRequest = 1,
+    /// The Terminate message.
+    Terminate = 2,
+    /// Atomic Responses.
+    AtomicResponse = 3,
+}
+
+/// A queue number that no document assigns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownQueue(pub u32);
+
+impl TryFrom<u32> for QueueNumber {
+    type Error = UnknownQueue;
+
+    #[inline]
+    fn try_from(value: u32) -> Result<Self, UnknownQueue> {
+        match value {
+            0 => Ok(Self::Send),
+            1 => Ok(Self::ReadRequest),
+            2 => Ok(Self::Terminate),
+            3 => Ok(Self::AtomicResponse),
+            other => Err(UnknownQueue(other)),
+        }
+    }
+}
+
+impl From<QueueNumber> for u32 {
+    #[inline]
+    fn from(queue: QueueNumber) -> Self {
+        match queue {
+            QueueNumber::Send => 0,
+            QueueNumber::ReadRequest => 1,
+            QueueNumber::Terminate => 2,
+            QueueNumber::AtomicResponse => 3,
+        }
+    }
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! FPDUs: the frames of full operation phase (RFC 5044 section 4).
+//!
+//! An FPDU is the 16-bit length of its ULPDU, the ULPDU, zero to three octets of pad that make
+//! the whole a multiple of four, and a CRC; markers lie in between where they fall (see
+//! `marker.rs`). The CRC covers all that stands in front of it, a leading marker included.
+//!
+//! [`Framer`] and [`Fpdu`] read one direction of a stream, [`FpduWriter`] writes one.
+
+mod layout;
+mod receive;
+mod transmit;
+
+pub use self::layout::pad_len;
+pub use self::receive::{
+    Fpdu,
+    Framer,
+    Next,
+    Pieces, //
+};
+pub use self::transmit::{
+    FpduWriter,
+    WriteError, //
+};
+
+/// Octets of the ULPDU_Length field.
+pub const LENGTH_LEN: usize = 2;
+
+/// Octets of the CRC field.
+pub const CRC_LEN: usize = 4;

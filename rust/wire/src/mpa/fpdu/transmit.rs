@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Laying FPDUs out for a stream (RFC 5044 sections 4 and 5).
+
+use super::layout::{
+    index,
+    pad_len,
+    Layout, //
+};
+use super::{
+    CRC_LEN,
+    LENGTH_LEN, //
+};
+use crate::crc::{
+    Crc32c,
+    Digest, //
+};
+use crate::mpa::marker::{
+    self,
+    Markers, //
+};
+
+/// Lays out the FPDUs of one direction of a stream, in order.
+///
+/// ```
+/// use iwarp_wire::{crc::Table, mpa::fpdu::FpduWriter};
+///
+/// let mut writer = FpduWriter::new(true, true);
+/// let mut out = [0; 32];
+/// let len = writer
+///     .write::<Table, ()>(&mut out, b"header", 3, |to| {
+///         to.copy_from_slice(b"abc");
+///         Ok(())
+///     })
+///     .expect("there is room");
+/// // A marker, since it is the first FPDU, the length, header and payload, a pad, a CRC.
+/// assert_eq!(out[..16], *b"\0\0\0\0\0\x09headerabc\0");
+/// assert_eq!(len, 20);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct FpduWriter {
+    /// Octets since full operation phase began, modulo 2^32.
+    pos: u32,
+    /// The peer asked for markers.
+    markers: bool,
+    /// CRCs are generated.
+    crc: bool,
+}
+
+/// Why [`FpduWriter::write`] wrote nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteError<E> {
+    /// The ULPDU would be longer than 65535 octets.
+    TooLong,
+    /// The FPDU does not fit into the buffer.
+    NoRoom,
+    /// The payload could not be had.
+    Payload(E),
+}
+
+impl FpduWriter {
+    /// Starts with the first octet of full operation phase.
+    #[inline]
+    pub const fn new(markers: bool, crc: bool) -> Self {
+        Self {
+            pos: 0,
+            markers,
+            crc,
+        }
+    }
+
+    /// Markers are inserted in this direction.
+    #[inline]
+    pub const fn markers(&self) -> bool {
+        self.markers
+    }
+
+    /// Octets on the wire of the next FPDU if its ULPDU has `ulpdu_len` octets.
+    #[inline]
+    pub fn wire_len(&self, ulpdu_len: u16) -> usize {
+        index(self.layout(ulpdu_len).wire_len())
+    }
+
+    /// The longest ULPDU whose FPDU fits into the next `room` octets; `None` if none does.
+    #[inline]
+    pub fn ulpdu_for(&self, room: usize) -> Option<u16> {
+        let layout = self.layout(u16::MAX);
+        let room = u32::try_from(room)
+            .unwrap_or(u32::MAX)
+            .min(layout.wire_len())
+            & !3;
+        let markers = layout.markers.within(room).wrapping_mul(marker::LEN);
+        let ulpdu = room.checked_sub(markers)?.checked_sub(6)?;
+        Some(u16::try_from(ulpdu).unwrap_or(u16::MAX))
+    }
+
+    /// Lays the next FPDU out at the front of `out` and returns its length in octets.
+    ///
+    /// The ULPDU is `header`, the DDP header and what belongs to it, and `payload_len` octets of
+    /// payload. `fill` is given the places of the payload in order, altogether exactly
+    /// `payload_len` octets: one place, or several when markers lie in between; none when
+    /// `payload_len` is 0. The CRC is computed over `out`, so the payload's source may change at
+    /// any time. With CRCs off its field is zero.
+    ///
+    /// # Errors
+    ///
+    /// See [`WriteError`]. After an error the stream position is as before and the octets of `out`
+    /// are undefined.
+    #[inline]
+    pub fn write<C: Crc32c, E>(
+        &mut self,
+        out: &mut [u8],
+        header: &[u8],
+        payload_len: usize,
+        fill: impl FnMut(&mut [u8]) -> Result<(), E>,
+    ) -> Result<usize, WriteError<E>> {
+        let ulpdu_len = header
+            .len()
+            .checked_add(payload_len)
+            .and_then(|len| u16::try_from(len).ok())
+            .ok_or(WriteError::TooLong)?;
+        let layout = self.layout(ulpdu_len);
+        let wire_len = index(layout.wire_len());
+        let out = out.get_mut(..wire_len).ok_or(WriteError::NoRoom)?;
+        let (covered, field) = out
+            .split_last_chunk_mut::<CRC_LEN>()
+            .ok_or(WriteError::NoRoom)?;
+
+        if self.markers {
+            marked(covered, &layout, header, fill)?;
+        } else {
+            plain(covered, ulpdu_len, header, payload_len, fill)?;
+        }
+        *field = if self.crc {
+            let mut digest = Digest::new();
+            digest.update::<C>(covered);
+            digest.octets()
+        } else {
+            [0; CRC_LEN]
+        };
+
+        self.pos = self.pos.wrapping_add(layout.wire_len());
+        Ok(wire_len)
+    }
+
+    /// Where everything lies in the next FPDU.
+    #[inline]
+    fn layout(&self, ulpdu_len: u16) -> Layout {
+        Layout {
+            ulpdu_len,
+            markers: if self.markers {
+                Markers::at(self.pos)
+            } else {
+                Markers::NONE
+            },
+        }
+    }
+}
+
+/// Fills everything in front of the CRC when there are no markers.
+#[inline]
+fn plain<E>(
+    out: &mut [u8],
+    ulpdu_len: u16,
+    header: &[u8],
+    payload_len: usize,
+    mut fill: impl FnMut(&mut [u8]) -> Result<(), E>,
+) -> Result<(), WriteError<E>> {
+    let (length, rest) = out
+        .split_first_chunk_mut::<LENGTH_LEN>()
+        .ok_or(WriteError::NoRoom)?;
+    let (head, rest) = rest
+        .split_at_mut_checked(header.len())
+        .ok_or(WriteError::NoRoom)?;
+    let (payload, pad) = rest
+        .split_at_mut_checked(payload_len)
+        .ok_or(WriteError::NoRoom)?;
+    *length = ulpdu_len.to_be_bytes();
+    head.copy_from_slice(header);
+    if !payload.is_empty() {
+        fill(payload).map_err(WriteError::Payload)?;
+    }
+    debug_assert_eq!(pad.len(), pad_len(ulpdu_len));
+    pad.fill(0);
+    Ok(())
+}
+
+/// Fills everything in front of the CRC when there are markers.
+fn marked<E>(
+    out: &mut [u8],
+    layout: &Layout,
+    header: &[u8],
+    mut fill: impl FnMut(&mut [u8]) -> Result<(), E>,
+) -> Result<(), WriteError<E>> {
+    for marker in 0..layout.marker_count() {
+        let at = index(layout.markers.offset(marker));
+        let place = at.wrapping_add(index(marker::LEN));
+        let [high, low] = layout.markers.pointer(marker).to_be_bytes();
+        out.get_mut(at..place)
+            .and_then(|place| place.first_chunk_mut())
+            .map(|place| *place = [0, 0, high, low])
+            .ok_or(WriteError::NoRoom)?;
+    }
+
+    let at = index(layout.markers.position(0));
+    let length = out
+        .get_mut(at..)
+        .and_then(|rest| rest.first_chunk_mut::<LENGTH_LEN>())
+        .ok_or(WriteError::NoRoom)?;
+    *length = layout.ulpdu_len.to_be_bytes();
+
+    let ulpdu_len = u32::from(layout.ulpdu_len);
+    let header_len = u32::try_from(header.len()).map_err(|_| WriteError::TooLong)?;
+    let mut header = header;
+    for piece in layout.pieces(0..header_len) {
+        let (now, rest) = header
+            .split_at_checked(piece.len())
+            .ok_or(WriteError::NoRoom)?;
+        let to = out.get_mut(piece).ok_or(WriteError::NoRoom)?;
+        to.copy_from_slice(now);
+        header = rest;
+    }
+    for piece in layout.pieces(header_len..ulpdu_len) {
+        let to = out.get_mut(piece).ok_or(WriteError::NoRoom)?;
+        fill(to).map_err(WriteError::Payload)?;
+    }
+    let pad = u32::try_from(pad_len(layout.ulpdu_len)).unwrap_or(0);
+    for piece in layout.pieces(ulpdu_len..ulpdu_len.wrapping_add(pad)) {
+        out.get_mut(piece).ok_or(WriteError::NoRoom)?.fill(0);
+    }
+    Ok(())
+}

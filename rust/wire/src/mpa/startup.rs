@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The start-up frames: MPA Request and Reply (RFC 5044 section 7.1.1, RFC 6581 section 5).
+//!
+//! Twenty octets and private data, sent as plain stream octets before any FPDU. Revision 2 puts
+//! one enhanced word, IRD and ORD and the choice of a ready-to-receive (RTR) frame, in front of
+//! the private data.
+
+mod enhanced;
+mod frame;
+
+pub use self::enhanced::{
+    Depth,
+    Depths,
+    Enhanced,
+    RtrKind,
+    RtrKinds, //
+};
+pub use self::frame::{
+    parse,
+    EncodeError,
+    Frame,
+    FrameKind,
+    Progress,
+    Revision,
+    StartupError, //
+};
+
+/// Octets of a frame without private data.
+pub const HEADER_LEN: usize = 20;
+
+/// The most octets of private data, the enhanced word included.
+pub const MAX_PRIVATE_DATA: usize = 512;
+
+/// The most octets of a frame.
+pub const MAX_FRAME_LEN: usize = HEADER_LEN + MAX_PRIVATE_DATA;

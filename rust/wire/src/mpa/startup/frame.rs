@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One start-up frame, read from the octets so far and written (RFC 5044 section 7.1.1).
+
+use super::enhanced::{
+    self,
+    Depths,
+    Enhanced, //
+};
+use super::{
+    HEADER_LEN,
+    MAX_PRIVATE_DATA, //
+};
+use crate::bytes::{
+    Reader,
+    Writer, //
+};
+
+/// Octets of the key.
+const KEY_LEN: usize = 16;
+
+const REQUEST_KEY: [u8; KEY_LEN] = *b"MPA ID Req Frame";
+const REPLY_KEY: [u8; KEY_LEN] = *b"MPA ID Rep Frame";
+
+const FLAG_MARKERS: u8 = 0x80;
+const FLAG_CRC: u8 = 0x40;
+const FLAG_REJECT: u8 = 0x20;
+const FLAG_ENHANCED: u8 = 0x10;
+
+/// Which of the two frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameKind {
+    /// From the initiator to the responder.
+    Request,
+    /// The answer.
+    Reply,
+}
+
+impl FrameKind {
+    /// The key the frame begins with.
+    const fn key(self) -> &'static [u8; KEY_LEN] {
+        match self {
+            Self::Request => &REQUEST_KEY,
+            Self::Reply => &REPLY_KEY,
+        }
+    }
+
+    /// The other one.
+    const fn other(self) -> Self {
+        match self {
+            Self::Request => Self::Reply,
+            Self::Reply => Self::Request,
+        }
+    }
+}
+
+/// The revisions of MPA spoken here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revision {
+    /// RFC 5044.
+    One,
+    /// RFC 6581.
+    Two,
+}
+
+impl Revision {
+    /// The number on the wire.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::One => 1,
+            Self::Two => 2,
+        }
+    }
+}
+
+impl TryFrom<u8> for Revision {
+    type Error = StartupError;
+
+    fn try_from(number: u8) -> Result<Self, StartupError> {
+        match number {
+            1 => Ok(Self::One),
+            2 => Ok(Self::Two),
+            other => Err(StartupError::Revision(other)),
+        }
+    }
+}
+
+/// One start-up frame.
+///
+/// ```
+/// use iwarp_wire::mpa::startup::{parse, Frame, FrameKind, Progress, Revision};
+///
+/// let frame = Frame {
+///     kind: FrameKind::Reply,
+///     revision: Revision::One,
+///     markers: false,
+///     crc: true,
+///     rejected: true,
+///     enhanced: None,
+///     private_data: b"no",
+/// };
+/// let mut out = [0; 64];
+/// let len = frame.encode(&mut out).expect("there is room");
+///
+/// // Ten octets are not enough, and no more than the frame is ever asked for.
+/// assert_eq!(parse(&out[..10], FrameKind::Reply), Ok(Progress::Need { total: 20 }));
+/// assert_eq!(parse(&out[..20], FrameKind::Reply), Ok(Progress::Need { total: 22 }));
+/// assert_eq!(parse(&out, FrameKind::Reply), Ok(Progress::Frame { frame, len }));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Which of the two.
+    pub kind: FrameKind,
+    /// The sender's revision.
+    pub revision: Revision,
+    /// The sender wants markers in what it receives (M).
+    pub markers: bool,
+    /// The sender wants CRCs (C).
+    pub crc: bool,
+    /// The connection is refused (R); only a Reply can say so.
+    pub rejected: bool,
+    /// The enhanced word (S); only with revision 2.
+    pub enhanced: Option<Enhanced>,
+    /// The upper layer's private data, without the enhanced word.
+    pub private_data: &'a [u8],
+}
+
+/// Why a frame is not understood: the TCP connection is to be closed at once, without a Terminate
+/// (RFC 5044 section 8, error 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartupError {
+    /// It does not begin with the key.
+    WrongKey,
+    /// It begins with the key of the other frame: both ends want to be the initiator, or both
+    /// the responder.
+    SameRole,
+    /// The revision is not spoken.
+    Revision(u8),
+    /// More private data than the documents allow, in octets.
+    PrivateDataLength(u16),
+    /// The enhanced word is announced but the private data is too short to hold it.
+    EnhancedTruncated,
+}
+
+/// Why a frame cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EncodeError {
+    /// More private data than [`Frame::max_private_data`].
+    PrivateDataTooLong,
+    /// The buffer is shorter than [`Frame::encoded_len`].
+    NoRoom,
+}
+
+/// What [`parse`] makes of the octets so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress<'a> {
+    /// Good so far: ask again with this many octets from the frame's first one on.
+    ///
+    /// Never more than the frame has, so whoever reads exactly this much leaves what follows the
+    /// frame where it is.
+    Need {
+        /// Octets in all.
+        total: usize,
+    },
+    /// The whole frame is there.
+    Frame {
+        /// What it says.
+        frame: Frame<'a>,
+        /// Its octets; what is behind them belongs to the first FPDU.
+        len: usize,
+    },
+}
+
+/// Reads a start-up frame from the front of the octets that came so far.
+///
+/// Octets behind the frame are left alone. Reserved flags are not looked at, nor is R in a
+/// Request, nor S in a frame of revision 1.
+///
+/// # Errors
+///
+/// See [`StartupError`]; as soon as the octets so far cannot become a frame any more.
+pub fn parse(octets: &[u8], expected: FrameKind) -> Result<Progress<'_>, StartupError> {
+    let (key, other) = (expected.key(), expected.other().key());
+    let so_far = octets.get(..KEY_LEN).unwrap_or(octets);
+    if !key.starts_with(so_far) {
+        return Err(if other.starts_with(so_far) {
+            StartupError::SameRole
+        } else {
+            StartupError::WrongKey
+        });
+    }
+    let Some((header, behind)) = octets.split_first_chunk::<HEADER_LEN>() else {
+        return Ok(Progress::Need { total: HEADER_LEN });
+    };
+
+    let [.., flags, revision, len0, len1] = *header;
+    let revision = Revision::try_from(revision)?;
+    let announced = u16::from_be_bytes([len0, len1]);
+    let data_len = usize::from(announced);
+    if data_len > MAX_PRIVATE_DATA {
+        return Err(StartupError::PrivateDataLength(announced));
+    }
+    let rejected = expected == FrameKind::Reply && flags & FLAG_REJECT != 0;
+    let word = revision == Revision::Two && flags & FLAG_ENHANCED != 0;
+    // A refusal is a refusal, with the word or without.
+    if word && !rejected && data_len < enhanced::LEN {
+        return Err(StartupError::EnhancedTruncated);
+    }
+    let len = HEADER_LEN.wrapping_add(data_len);
+    let Some(data) = behind.get(..data_len) else {
+        return Ok(Progress::Need { total: len });
+    };
+
+    let mut data = Reader::new(data);
+    let enhanced = if word {
+        data.array().map(Enhanced::decode)
+    } else {
+        None
+    };
+    let frame = Frame {
+        kind: expected,
+        revision,
+        markers: flags & FLAG_MARKERS != 0,
+        crc: flags & FLAG_CRC != 0,
+        rejected,
+        enhanced,
+        private_data: data.rest(),
+    };
+    Ok(Progress::Frame { frame, len })
+}
+
+impl Frame<'_> {
+    /// The most octets of private data this frame can carry: 512, or 508 with the enhanced word.
+    pub fn max_private_data(&self) -> usize {
+        MAX_PRIVATE_DATA.saturating_sub(self.word_len())
+    }
+
+    /// Octets of the frame on the wire.
+    pub fn encoded_len(&self) -> usize {
+        HEADER_LEN
+            .saturating_add(self.word_len())
+            .saturating_add(self.private_data.len())
+    }
+
+    /// Writes the frame to the front of `out` and returns its length in octets.
+    ///
+    /// # Errors
+    ///
+    /// See [`EncodeError`]; nothing useful is in `out` then.
+    pub fn encode(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
+        if self.private_data.len() > self.max_private_data() {
+            return Err(EncodeError::PrivateDataTooLong);
+        }
+        let data_len = self.word_len().saturating_add(self.private_data.len());
+        let data_len = u16::try_from(data_len).map_err(|_| EncodeError::PrivateDataTooLong)?;
+        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+        let flags = flag(self.markers, FLAG_MARKERS)
+            | flag(self.crc, FLAG_CRC)
+            | flag(self.rejected, FLAG_REJECT)
+            | flag(self.enhanced().is_some(), FLAG_ENHANCED);
+
+        let len = self.encoded_len();
+        let out = out.get_mut(..len).ok_or(EncodeError::NoRoom)?;
+        let (header, mut data) = out
+            .split_first_chunk_mut::<HEADER_LEN>()
+            .ok_or(EncodeError::NoRoom)?;
+        *header = Writer::new()
+            .put(self.kind.key())
+            .u8(flags)
+            .u8(self.revision.number())
+            .u16(data_len)
+            .finish();
+        if let Some(word) = self.enhanced() {
+            let (to, rest) = data.split_first_chunk_mut().ok_or(EncodeError::NoRoom)?;
+            *to = word.encode();
+            data = rest;
+        }
+        data.copy_from_slice(self.private_data);
+        Ok(len)
+    }
+
+    /// What to tell a connection manager of the sender's depths: its own values, or `default`
+    /// where it did not say, as revision 1 cannot.
+    pub fn depths_or(&self, default: Depths) -> Depths {
+        let said = self.enhanced();
+        Depths {
+            ird: said.and_then(|word| word.ird.get()).unwrap_or(default.ird),
+            ord: said.and_then(|word| word.ord.get()).unwrap_or(default.ord),
+        }
+    }
+
+    /// The enhanced word, if the revision has one.
+    fn enhanced(&self) -> Option<Enhanced> {
+        self.enhanced.filter(|_| self.revision == Revision::Two)
+    }
+
+    /// Octets of the enhanced word.
+    fn word_len(&self) -> usize {
+        self.enhanced().map_or(0, |_| enhanced::LEN)
+    }
+}

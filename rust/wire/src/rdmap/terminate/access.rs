@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From what memory protection says to what the peer is told (RFC 5041 section 7.1, RFC 5040
+//! sections 7.1 and 7.2).
+
+use super::reason::{
+    RemoteProtection,
+    TaggedError,
+    TerminateReason, //
+};
+
+/// Why a peer may not use a tagged buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessError {
+    /// The STag names no buffer, or an invalid one.
+    InvalidStag,
+    /// Outside of the buffer.
+    Bounds,
+    /// The buffer does not grant the right.
+    Rights,
+    /// The buffer belongs to another protection domain or stream.
+    NotAssociated,
+    /// Offset and length wrap 64 bits.
+    Wrap,
+}
+
+impl AccessError {
+    /// The reason for a segment of an RDMA Write.
+    ///
+    /// DDP finds all but the lack of the right, which is RDMAP's.
+    pub const fn for_write(self) -> TerminateReason {
+        match self {
+            Self::InvalidStag => TerminateReason::Tagged(TaggedError::InvalidStag),
+            Self::Bounds => TerminateReason::Tagged(TaggedError::BaseOrBounds),
+            Self::NotAssociated => TerminateReason::Tagged(TaggedError::NotAssociated),
+            Self::Wrap => TerminateReason::Tagged(TaggedError::ToWrap),
+            Self::Rights => TerminateReason::RemoteProtection(RemoteProtection::AccessRights),
+        }
+    }
+
+    /// The reason for the source of a Read Request or the target of an Atomic Request.
+    pub const fn for_read(self) -> TerminateReason {
+        TerminateReason::RemoteProtection(match self {
+            Self::InvalidStag => RemoteProtection::InvalidStag,
+            Self::Bounds => RemoteProtection::BaseOrBounds,
+            Self::NotAssociated => RemoteProtection::NotAssociated,
+            Self::Wrap => RemoteProtection::ToWrap,
+            Self::Rights => RemoteProtection::AccessRights,
+        })
+    }
+}
+
+/// The reason for a Send that wants an STag invalid that is not the peer's to invalidate.
+pub const fn cannot_invalidate() -> TerminateReason {
+    TerminateReason::RemoteProtection(RemoteProtection::CannotInvalidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RDMAP-53, RDMAP-54, DDP-56 to DDP-59: layer, type and code of each failure.
+    #[test]
+    fn codes_of_failed_accesses() {
+        let wire = |reason: TerminateReason| (reason.layer(), reason.etype(), reason.code());
+        for (error, write, read) in [
+            (AccessError::InvalidStag, (1, 1, 0), (0, 1, 0)),
+            (AccessError::Bounds, (1, 1, 1), (0, 1, 1)),
+            (AccessError::Rights, (0, 1, 2), (0, 1, 2)),
+            (AccessError::NotAssociated, (1, 1, 2), (0, 1, 3)),
+            (AccessError::Wrap, (1, 1, 3), (0, 1, 4)),
+        ] {
+            assert_eq!(wire(error.for_write()), write, "{error:?} of a Write");
+            assert_eq!(wire(error.for_read()), read, "{error:?} of a Read");
+        }
+        assert_eq!(wire(cannot_invalidate()), (0, 1, 9));
+    }
+}

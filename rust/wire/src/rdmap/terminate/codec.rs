@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The Terminate message, written and read (RFC 5040 section 4.8).
+
+use core::fmt;
+use core::ops::Deref;
+
+use super::reason::{
+    Copied,
+    TerminateReason, //
+};
+use crate::bytes::{
+    Reader,
+    Short,
+    Writer, //
+};
+use crate::ddp::{
+    Header,
+    UntaggedHeader,
+    TAGGED_LEN,
+    UNTAGGED_LEN, //
+};
+use crate::ids::{
+    Mo,
+    Msn,
+    QueueNumber, //
+};
+use crate::rdmap::message::{
+    ReadRequest,
+    READ_REQUEST_LEN, //
+};
+use crate::rdmap::opcode::Opcode;
+
+const FLAG_LENGTH: u16 = 0x8000;
+const FLAG_DDP: u16 = 0x4000;
+const FLAG_RDMAP: u16 = 0x2000;
+
+/// The most octets of a Terminate's ULPDU.
+const ULPDU_LEN: usize = UNTAGGED_LEN + 4 + 2 + UNTAGGED_LEN + READ_REQUEST_LEN;
+
+/// A Terminate message.
+///
+/// ```
+/// use iwarp_wire::rdmap::terminate::{MpaError, Terminate, TerminateReason};
+///
+/// let terminate = Terminate::bare(TerminateReason::Mpa(MpaError::Crc));
+/// let ulpdu = terminate.ulpdu();
+/// assert_eq!(ulpdu[18..], [0x20, 0x02, 0, 0]);
+/// assert_eq!(Terminate::decode(&ulpdu[18..]), terminate);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminate {
+    /// Why.
+    reason: TerminateReason,
+    /// Octets of the ULPDU that was wrong.
+    segment_len: Option<u16>,
+    /// Its DDP header and, behind that, its Read Request.
+    copied: CopiedHeaders,
+}
+
+impl Terminate {
+    /// A Terminate that copies nothing.
+    pub fn bare(reason: TerminateReason) -> Self {
+        Self {
+            reason,
+            segment_len: None,
+            copied: CopiedHeaders::NONE,
+        }
+    }
+
+    /// A Terminate for a received segment, with the copies its reason calls for.
+    ///
+    /// `ulpdu` begins with the segment's header, as much as is at hand (46 octets are enough);
+    /// `ulpdu_len` is the whole ULPDU's length in octets.
+    pub fn for_segment(reason: TerminateReason, ulpdu: &[u8], ulpdu_len: u16) -> Self {
+        let copied = match reason.copied() {
+            Copied::Nothing => CopiedHeaders::NONE,
+            Copied::Ddp => CopiedHeaders::of(ulpdu, false),
+            Copied::DdpAndRead => CopiedHeaders::of(ulpdu, true),
+        };
+        Self {
+            reason,
+            // The length makes no sense without the header it belongs to.
+            segment_len: (copied.ddp_len() != 0).then_some(ulpdu_len),
+            copied,
+        }
+    }
+
+    /// A Terminate for a Read Request that was taken from the wire some time ago.
+    pub fn for_read(reason: TerminateReason, msn: Msn, request: &ReadRequest) -> Self {
+        let ulpdu = crate::tx::read_request(msn, request);
+        let len = u16::try_from(ulpdu.len()).unwrap_or(u16::MAX);
+        Self::for_segment(reason, &ulpdu, len)
+    }
+
+    /// Reads a Terminate's octets behind its own DDP header.
+    ///
+    /// Never fails: copies that are announced but not there are left out, and what is no
+    /// Terminate at all is read as an unspecified error of layer 0.
+    pub fn decode(octets: &[u8]) -> Self {
+        let mut reader = Reader::new(octets);
+        let (Some([layer_etype, code]), Some(flags)) = (reader.array(), reader.u16()) else {
+            return Self::bare(TerminateReason::Unknown {
+                layer: 0,
+                etype: 0,
+                code: u8::MAX,
+            });
+        };
+        let reason = TerminateReason::from_wire(layer_etype >> 4, layer_etype & 15, code);
+        let segment_len = if flags & FLAG_LENGTH != 0 {
+            reader.u16()
+        } else {
+            None
+        };
+        let copied = if flags & FLAG_DDP != 0 {
+            CopiedHeaders::of(reader.rest(), flags & FLAG_RDMAP != 0)
+        } else {
+            CopiedHeaders::NONE
+        };
+        Self {
+            reason,
+            segment_len,
+            copied,
+        }
+    }
+
+    /// Why the stream ends.
+    pub fn reason(&self) -> TerminateReason {
+        self.reason
+    }
+
+    /// Octets of the ULPDU that was wrong, if the message says so.
+    pub fn segment_len(&self) -> Option<u16> {
+        self.segment_len
+    }
+
+    /// The DDP header that was wrong, if the message has it and it can be read.
+    pub fn header(&self) -> Option<Header> {
+        Header::parse(self.copied.as_slice()).ok()
+    }
+
+    /// The Read Request that was wrong, if the message has it.
+    pub fn read_request(&self) -> Option<ReadRequest> {
+        self.copied
+            .as_slice()
+            .get(self.copied.ddp_len()..)
+            .and_then(ReadRequest::decode)
+    }
+
+    /// The whole ULPDU of the message, its DDP header included.
+    pub fn ulpdu(&self) -> TerminateOctets {
+        let header = UntaggedHeader {
+            last: true,
+            ulp: Opcode::Terminate.control(),
+            ulp_word: 0,
+            qn: QueueNumber::Terminate.into(),
+            msn: Msn::FIRST,
+            mo: Mo::ZERO,
+        };
+        let copied = self.copied.as_slice();
+        let flag = |set: bool, bit: u16| if set { bit } else { 0 };
+        let flags = flag(self.segment_len.is_some(), FLAG_LENGTH)
+            | flag(!copied.is_empty(), FLAG_DDP)
+            | flag(copied.len() > self.copied.ddp_len(), FLAG_RDMAP);
+        let mut octets = Writer::<ULPDU_LEN>::new()
+            .put(&header.encode())
+            .u8((self.reason.layer() << 4) | (self.reason.etype() & 15))
+            .u8(self.reason.code())
+            .u16(flags);
+        if let Some(len) = self.segment_len {
+            octets = octets.u16(len);
+        }
+        TerminateOctets(octets.put(copied).into())
+    }
+}
+
+/// The headers a Terminate copies.
+///
+/// # Invariants
+///
+/// Empty, or a whole DDP header, or a whole untagged header and a whole Read Request.
+#[derive(Clone, Copy)]
+struct CopiedHeaders(Short<{ UNTAGGED_LEN + READ_REQUEST_LEN }>);
+
+impl CopiedHeaders {
+    /// Nothing is copied.
+    const NONE: Self = Self(Short::EMPTY);
+
+    /// Copies the headers at the front of `ulpdu`; the Read Request behind the DDP header only if
+    /// `read` says so and it is one.
+    fn of(ulpdu: &[u8], read: bool) -> Self {
+        let len = match ulpdu {
+            [0x80..=0xff, ..] => TAGGED_LEN,
+            [_, control, ..] if read && Opcode::parse(*control) == Ok(Opcode::ReadRequest) => {
+                UNTAGGED_LEN + READ_REQUEST_LEN
+            }
+            _ => UNTAGGED_LEN,
+        };
+        // INVARIANT: `len` is one of the three lengths; a header that is cut off is left out.
+        match ulpdu.get(..len).or_else(|| ulpdu.get(..UNTAGGED_LEN)) {
+            Some(octets) => Self(Writer::new().put(octets).into()),
+            None => Self::NONE,
+        }
+    }
+
+    /// The copied octets.
+    fn as_slice(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+
+    /// Octets of the DDP header among them.
+    fn ddp_len(&self) -> usize {
+        self.as_slice().len().min(UNTAGGED_LEN)
+    }
+}
+
+impl PartialEq for CopiedHeaders {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for CopiedHeaders {}
+
+impl fmt::Debug for CopiedHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.as_slice()).finish()
+    }
+}
+
+/// The ULPDU of a Terminate: at most 70 octets.
+#[derive(Clone, Copy)]
+pub struct TerminateOctets(Short<ULPDU_LEN>);
+
+impl Deref for TerminateOctets {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The inbound read queue: what the peer asked for and how much of it was answered (RFC 5040
+//! section 5.2, RFC 7306 section 5).
+
+use core::borrow::BorrowMut;
+
+use super::ring::Ring;
+use crate::bytes::Writer;
+use crate::ddp::{
+    HeaderOctets,
+    UntaggedHeader,
+    UNTAGGED_LEN, //
+};
+use crate::ids::{
+    Mo,
+    Msn,
+    QueueNumber,
+    Stag,
+    TaggedOffset, //
+};
+use crate::rdmap::{
+    AtomicRequest,
+    AtomicResponse,
+    Opcode,
+    ReadRequest,
+    ATOMIC_RESPONSE_LEN, //
+};
+use crate::tx::{
+    Message,
+    Segmenter, //
+};
+
+/// What a peer can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// An RDMA Read.
+    Read(ReadRequest),
+    /// An Atomic.
+    Atomic(AtomicRequest),
+}
+
+/// One request of the peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Inbound {
+    /// Its number in the queue of requests.
+    msn: Msn,
+    /// What it asks for.
+    request: Request,
+    /// Cuts the answer to a Read.
+    answer: Segmenter,
+}
+
+impl Inbound {
+    /// Its number in the queue of requests.
+    #[inline]
+    pub fn msn(&self) -> Msn {
+        self.msn
+    }
+
+    /// What it asks for.
+    #[inline]
+    pub fn request(&self) -> Request {
+        self.request
+    }
+
+    /// Octets of a Read that were answered.
+    #[inline]
+    pub fn answered(&self) -> u32 {
+        self.answer.sent()
+    }
+}
+
+/// The next segment of the answer to a Read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The segment's header.
+    pub header: HeaderOctets,
+    /// The buffer that is read; not to be looked at when the whole Read has no octets.
+    pub source: Stag,
+    /// Where in it the payload is.
+    pub from: TaggedOffset,
+    /// Octets of payload.
+    pub len: u16,
+    /// The first segment of the answer.
+    pub first: bool,
+    /// The last one.
+    pub last: bool,
+}
+
+/// The requests of the peer that are not fully answered, oldest first.
+///
+/// ```
+/// use iwarp_wire::{reads::Irq, TaggedOffset};
+///
+/// let mut storage = [None; 4];
+/// let mut irq = Irq::new(&mut storage[..], 4);
+/// // A `rx::Receiver` appends; each segment of an answer is encoded, sent and committed:
+/// while let Some(answer) = irq.next_step(1442) {
+///     irq.commit(&answer);
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Irq<S: BorrowMut<[Option<Inbound>]>> {
+    /// The requests.
+    ring: Ring<Inbound, S>,
+}
+
+impl<S: BorrowMut<[Option<Inbound>]>> Irq<S> {
+    /// An empty queue for at most `ird` requests, fewer if `storage` has fewer entries.
+    pub fn new(storage: S, ird: u16) -> Self {
+        Self {
+            ring: Ring::new(storage, ird),
+        }
+    }
+
+    /// Number of requests.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// There is nothing to answer.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.ring.len() == 0
+    }
+
+    /// The peer has as many requests outstanding as IRD allows.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.ring.is_full()
+    }
+
+    /// The oldest request.
+    #[inline]
+    pub fn head(&self) -> Option<&Inbound> {
+        self.ring.front()
+    }
+
+    /// The next segment of the oldest request's answer, its ULPDU not longer than `mulpdu`.
+    ///
+    /// `None` when there is nothing to answer, or the oldest request is an Atomic. Nothing changes
+    /// before [`Irq::commit`], so it can be asked for again with another `mulpdu`.
+    #[inline]
+    pub fn next_step(&self, mulpdu: u16) -> Option<Answer> {
+        let inbound = self.ring.front()?;
+        let Request::Read(request) = inbound.request else {
+            return None;
+        };
+        let step = inbound.answer.peek(mulpdu)?;
+        Some(Answer {
+            header: step.header,
+            source: request.source,
+            from: request.source_to.wrapping_add(step.offset),
+            len: step.len,
+            first: step.offset == 0,
+            last: step.last,
+        })
+    }
+
+    /// Notes that the segment that [`Irq::next_step`] returned last is on its way.
+    ///
+    /// The last segment of an answer makes room for a new request.
+    #[inline]
+    pub fn commit(&mut self, answer: &Answer) {
+        if let Some(inbound) = self.ring.front_mut() {
+            inbound.answer.advance(answer.len, answer.last);
+            if inbound.answer.is_done() {
+                self.ring.pop();
+            }
+        }
+    }
+
+    /// The ULPDU that answers the Atomic that is the oldest request, and takes the request.
+    ///
+    /// `original` is what the 64 bits were before, `msn` the next number of the queue of Atomic
+    /// Responses. `None` if the oldest request is no Atomic.
+    pub fn answer_atomic(
+        &mut self,
+        original: u64,
+        msn: Msn,
+    ) -> Option<[u8; UNTAGGED_LEN + ATOMIC_RESPONSE_LEN]> {
+        let Request::Atomic(request) = self.ring.front()?.request else {
+            return None;
+        };
+        self.ring.pop();
+        let header = UntaggedHeader {
+            last: true,
+            ulp: Opcode::AtomicResponse.control(),
+            ulp_word: 0,
+            qn: QueueNumber::AtomicResponse.into(),
+            msn,
+            mo: Mo::ZERO,
+        };
+        let response = AtomicResponse {
+            id: request.id,
+            original,
+        };
+        Some(
+            Writer::new()
+                .put(&header.encode())
+                .put(&response.encode())
+                .finish(),
+        )
+    }
+
+    /// Appends a request; `false` if the peer has more outstanding than IRD allows.
+    #[inline]
+    pub(crate) fn push(&mut self, msn: Msn, request: Request) -> bool {
+        let answer = match request {
+            Request::Read(read) => Segmenter::new(
+                Message::ReadResponse {
+                    stag: read.sink,
+                    to: read.sink_to,
+                },
+                read.size,
+            ),
+            Request::Atomic(_) => Segmenter::DONE,
+        };
+        let inbound = Inbound {
+            msn,
+            request,
+            answer,
+        };
+        self.ring.push(inbound).is_ok()
+    }
+}

@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The receive state machine of one stream.
+
+use core::borrow::BorrowMut;
+
+use super::decision::{
+    Decision,
+    SendSegment,
+    TaggedSegment, //
+};
+use crate::ddp::{
+    Header,
+    TaggedHeader,
+    UntaggedHeader,
+    TAGGED_LEN,
+    UNTAGGED_LEN, //
+};
+use crate::ids::{
+    Mo,
+    Msn,
+    QueueNumber, //
+};
+use crate::mpa::startup::RtrKind;
+use crate::rdmap::terminate::{
+    MpaError,
+    RemoteOperation,
+    Terminate,
+    TerminateReason,
+    UntaggedError, //
+};
+use crate::rdmap::{
+    AtomicRequest,
+    AtomicResponse,
+    Opcode,
+    ReadRequest,
+    SendKind,
+    ATOMIC_REQUEST_LEN,
+    ATOMIC_RESPONSE_LEN,
+    IMMEDIATE_LEN,
+    READ_REQUEST_LEN, //
+};
+use crate::reads::{
+    Inbound,
+    Irq,
+    Orq,
+    Outstanding,
+    Request, //
+};
+
+/// What the start-up left for the receiver to know.
+///
+/// The default is an initiator, without the extensions of RFC 7306.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// This end answered the MPA Request.
+    pub responder: bool,
+    /// The RTR frame that the initiator is to send first.
+    pub rtr: Option<RtrKind>,
+    /// Immediate Data is understood.
+    pub immediate: bool,
+    /// Atomics are understood.
+    pub atomics: bool,
+}
+
+/// Decides what to do with each segment of one stream.
+///
+/// It is to be fed with every FPDU in the order of the stream, after its CRC was verified and
+/// nothing else: an error found elsewhere, a bad CRC or a refused access, is to be noted with
+/// [`Receiver::fail`], so that nothing behind it is taken for good.
+///
+/// ```
+/// use iwarp_wire::{
+///     mpa::startup::RtrKind,
+///     reads::{Inbound, Irq, Orq, Outstanding},
+///     rx::{Config, Decision, Receiver},
+///     tx::{self, Msns},
+/// };
+///
+/// let mut receiver = Receiver::new(Config {
+///     responder: true,
+///     rtr: Some(RtrKind::Write),
+///     ..Config::default()
+/// });
+/// let mut orq = Orq::new([None::<Outstanding<()>>; 1], 1);
+/// let mut irq = Irq::new([None::<Inbound>; 1], 1);
+///
+/// let rtr = tx::rtr(RtrKind::Write, &mut Msns::new());
+/// assert!(!receiver.started());
+/// assert_eq!(receiver.receive(&rtr, 14, &mut orq, &mut irq), Decision::Nothing);
+/// assert!(receiver.started());
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Receiver {
+    /// What the start-up left.
+    config: Config,
+    /// Where the stream stands.
+    phase: Phase,
+    /// The number of the Send or Immediate Data that is expected, or of the Send under way.
+    send_msn: Msn,
+    /// Octets of the Send under way that came; `None` between messages.
+    send: Option<SendInProgress>,
+    /// The number of the Read Request or Atomic Request that is expected.
+    request_msn: Msn,
+    /// The number of the Atomic Response that is expected.
+    response_msn: Msn,
+}
+
+/// A Send of which not all segments came.
+#[derive(Clone, Copy, Debug)]
+struct SendInProgress {
+    /// Octets that came.
+    received: u32,
+    /// Its variant, the same in all segments.
+    kind: SendKind,
+}
+
+/// Where the stream stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing came yet.
+    Fresh,
+    /// A valid FPDU came.
+    Open,
+    /// An error was found, or the peer terminated the stream.
+    Closed,
+}
+
+const UNEXPECTED: TerminateReason =
+    TerminateReason::RemoteOperation(RemoteOperation::UnexpectedOpcode);
+
+impl Receiver {
+    /// Starts with the first FPDU of the stream.
+    pub const fn new(config: Config) -> Self {
+        Self {
+            config,
+            phase: Phase::Fresh,
+            send_msn: Msn::FIRST,
+            send: None,
+            request_msn: Msn::FIRST,
+            response_msn: Msn::FIRST,
+        }
+    }
+
+    /// A valid FPDU came, and the RTR frame if there was to be one: a responder may send from now
+    /// on (RFC 5044 section 7.1.2, RFC 6581 section 4.4).
+    #[inline]
+    pub fn started(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// Nothing more is taken, after an error or a Terminate.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.phase == Phase::Closed
+    }
+
+    /// Notes an error that was found elsewhere: all that follows is [`Decision::Dropped`].
+    #[inline]
+    pub fn fail(&mut self) {
+        self.phase = Phase::Closed;
+    }
+
+    /// Takes the next segment and decides.
+    ///
+    /// `head` is the front of the ULPDU: [`HEAD_LEN`](super::HEAD_LEN) octets, or all of it if it
+    /// is shorter. `ulpdu_len` is its length in octets. `orq` and `irq` are the stream's read
+    /// queues; Read Responses are matched with the one and requests appended to the other.
+    #[inline]
+    pub fn receive<T, O, I>(
+        &mut self,
+        head: &[u8],
+        ulpdu_len: u16,
+        orq: &mut Orq<T, O>,
+        irq: &mut Irq<I>,
+    ) -> Decision
+    where
+        T: Copy,
+        O: BorrowMut<[Option<Outstanding<T>>]>,
+        I: BorrowMut<[Option<Inbound>]>,
+    {
+        if self.is_closed() {
+            return Decision::Dropped;
+        }
+        let decided = if self.phase == Phase::Fresh {
+            self.first(head, ulpdu_len, orq, irq)
+        } else {
+            self.segment(head, ulpdu_len, orq, irq)
+        };
+        match decided {
+            Ok(decision) => {
+                self.phase = match decision {
+                    Decision::Terminated(_) => Phase::Closed,
+                    _ => Phase::Open,
+                };
+                decision
+            }
+            Err(reason) => {
+                self.phase = Phase::Closed;
+                Decision::Fail(reason)
+            }
+        }
+    }
+
+    /// The first FPDU: in peer-to-peer mode it is the RTR frame that was agreed on.
+    fn first<T, O, I>(
+        &mut self,
+        head: &[u8],
+        ulpdu_len: u16,
+        orq: &mut Orq<T, O>,
+        irq: &mut Irq<I>,
+    ) -> Result<Decision, TerminateReason>
+    where
+        T: Copy,
+        O: BorrowMut<[Option<Outstanding<T>>]>,
+        I: BorrowMut<[Option<Inbound>]>,
+    {
+        let expected = if self.config.responder {
+            self.config.rtr
+        } else {
+            None
+        };
+        // An FPDU of no octets is taken from any initiator, as its first one.
+        if ulpdu_len == 0 && self.config.responder && matches!(expected, None | Some(RtrKind::Fpdu))
+        {
+            return Ok(Decision::Nothing);
+        }
+        let decision = self.segment(head, ulpdu_len, orq, irq)?;
+        let fits = match (expected, &decision) {
+            (None, _) | (_, Decision::Terminated(_)) => true,
+            (Some(RtrKind::Write), Decision::Nothing) => true,
+            (Some(RtrKind::Read), Decision::ReadRequest) => {
+                match irq.head().map(Inbound::request) {
+                    Some(Request::Read(request)) => request.size == 0,
+                    _ => false,
+                }
+            }
+            _ => false,
+        };
+        if fits {
+            Ok(decision)
+        } else {
+            Err(TerminateReason::Mpa(MpaError::NoMatchingRtr))
+        }
+    }
+
+    /// Any segment.
+    #[inline]
+    fn segment<T, O, I>(
+        &mut self,
+        head: &[u8],
+        ulpdu_len: u16,
+        orq: &mut Orq<T, O>,
+        irq: &mut Irq<I>,
+    ) -> Result<Decision, TerminateReason>
+    where
+        T: Copy,
+        O: BorrowMut<[Option<Outstanding<T>>]>,
+        I: BorrowMut<[Option<Inbound>]>,
+    {
+        // What is behind the ULPDU is none of it.
+        let head = head.get(..usize::from(ulpdu_len)).unwrap_or(head);
+        match Header::parse(head)? {
+            Header::Tagged(header) => {
+                let len = payload_len(ulpdu_len, TAGGED_LEN)?;
+                tagged(&header, len, orq)
+            }
+            Header::Untagged(header) => {
+                let len = payload_len(ulpdu_len, UNTAGGED_LEN)?;
+                let message = head.get(UNTAGGED_LEN..).unwrap_or(&[]);
+                self.untagged(&header, len, message, orq, irq)
+            }
+        }
+    }
+
+    /// An untagged segment with `len` octets behind its header, `message` being their front.
+    #[inline]
+    fn untagged<T, O, I>(
+        &mut self,
+        header: &UntaggedHeader,
+        len: u32,
+        message: &[u8],
+        orq: &mut Orq<T, O>,
+        irq: &mut Irq<I>,
+    ) -> Result<Decision, TerminateReason>
+    where
+        T: Copy,
+        O: BorrowMut<[Option<Outstanding<T>>]>,
+        I: BorrowMut<[Option<Inbound>]>,
+    {
+        let queue = QueueNumber::try_from(header.qn)
+            .ok()
+            .filter(|&queue| queue != QueueNumber::AtomicResponse || self.config.atomics)
+            .ok_or(TerminateReason::Untagged(UntaggedError::InvalidQn))?;
+        let opcode = Opcode::parse(header.ulp)?;
+        if opcode.queue() != Some(queue) {
+            return Err(UNEXPECTED);
+        }
+        match opcode {
+            Opcode::Send
+            | Opcode::SendInvalidate
+            | Opcode::SendSolicited
+            | Opcode::SendSolicitedInvalidate => self.send(opcode, header, len),
+            Opcode::Immediate | Opcode::ImmediateSolicited if self.config.immediate => {
+                self.immediate(opcode, header, len, message)
+            }
+            Opcode::ReadRequest => {
+                expect_whole(header, self.request_msn, len, READ_REQUEST_LEN)?;
+                let request = ReadRequest::decode(message).ok_or(TOO_SHORT)?;
+                self.request(header.msn, Request::Read(request), irq)?;
+                Ok(Decision::ReadRequest)
+            }
+            Opcode::AtomicRequest if self.config.atomics => {
+                expect_whole(header, self.request_msn, len, ATOMIC_REQUEST_LEN)?;
+                let request = AtomicRequest::decode(message)?;
+                self.request(header.msn, Request::Atomic(request), irq)?;
+                Ok(Decision::AtomicRequest)
+            }
+            Opcode::AtomicResponse => {
+                expect_whole(header, self.response_msn, len, ATOMIC_RESPONSE_LEN)?;
+                let response = AtomicResponse::decode(message).ok_or(TOO_SHORT)?;
+                orq.atomic_response(&response)?;
+                self.response_msn = self.response_msn.next();
+                Ok(Decision::AtomicResponse {
+                    original: response.original,
+                })
+            }
+            // Whatever else is wrong with it: a Terminate is not answered with another.
+            Opcode::Terminate => Ok(Decision::Terminated(Terminate::decode(message))),
+            _ => Err(UNEXPECTED),
+        }
+    }
+
+    /// A segment of a Send.
+    #[inline]
+    fn send(
+        &mut self,
+        opcode: Opcode,
+        header: &UntaggedHeader,
+        len: u32,
+    ) -> Result<Decision, TerminateReason> {
+        let kind = opcode.send_kind(header.ulp_word).ok_or(UNEXPECTED)?;
+        if header.msn != self.send_msn {
+            return Err(TerminateReason::Untagged(UntaggedError::MsnRange));
+        }
+        let received = match self.send {
+            Some(under_way) if under_way.kind != kind => return Err(UNEXPECTED),
+            Some(under_way) => under_way.received,
+            None => 0,
+        };
+        let mo = header.mo.get();
+        if mo != received {
+            return Err(TerminateReason::Untagged(UntaggedError::InvalidMo));
+        }
+        let end = mo
+            .checked_add(len)
+            .ok_or(TerminateReason::Untagged(UntaggedError::TooLong))?;
+        let first = self.send.is_none();
+        self.send = if header.last {
+            self.send_msn = self.send_msn.next();
+            None
+        } else {
+            Some(SendInProgress {
+                received: end,
+                kind,
+            })
+        };
+        Ok(Decision::Send(SendSegment {
+            first,
+            mo,
+            len,
+            last: header.last,
+            solicited: kind.solicited,
+            invalidate: kind.invalidate,
+        }))
+    }
+
+    /// Immediate Data: counts as a Send.
+    fn immediate(
+        &mut self,
+        opcode: Opcode,
+        header: &UntaggedHeader,
+        len: u32,
+        message: &[u8],
+    ) -> Result<Decision, TerminateReason> {
+        if self.send.is_some() {
+            return Err(UNEXPECTED);
+        }
+        expect_whole(header, self.send_msn, len, IMMEDIATE_LEN)?;
+        let data = *message.first_chunk().ok_or(TOO_SHORT)?;
+        self.send_msn = self.send_msn.next();
+        Ok(Decision::Immediate {
+            data,
+            solicited: opcode == Opcode::ImmediateSolicited,
+        })
+    }
+
+    /// Appends a request of the peer to the inbound read queue.
+    #[inline]
+    fn request<I>(
+        &mut self,
+        msn: Msn,
+        request: Request,
+        irq: &mut Irq<I>,
+    ) -> Result<(), TerminateReason>
+    where
+        I: BorrowMut<[Option<Inbound>]>,
+    {
+        if !irq.push(msn, request) {
+            return Err(TerminateReason::Untagged(UntaggedError::NoBuffer));
+        }
+        self.request_msn = self.request_msn.next();
+        Ok(())
+    }
+}
+
+/// A message of fixed length lacks octets.
+const TOO_SHORT: TerminateReason = TerminateReason::RemoteOperation(RemoteOperation::Unspecified);
+
+/// Octets behind a header of `header_len` octets.
+#[inline]
+fn payload_len(ulpdu_len: u16, header_len: usize) -> Result<u32, TerminateReason> {
+    u32::try_from(header_len)
+        .ok()
+        .and_then(|header_len| u32::from(ulpdu_len).checked_sub(header_len))
+        .ok_or(TerminateReason::Mpa(MpaError::Marker))
+}
+
+/// A tagged segment with `len` octets of payload.
+#[inline]
+fn tagged<T, O>(
+    header: &TaggedHeader,
+    len: u32,
+    orq: &mut Orq<T, O>,
+) -> Result<Decision, TerminateReason>
+where
+    T: Copy,
+    O: BorrowMut<[Option<Outstanding<T>>]>,
+{
+    match Opcode::parse(header.ulp)? {
+        // Nothing is written, so nothing is checked.
+        Opcode::Write if len == 0 => Ok(Decision::Nothing),
+        Opcode::Write => Ok(Decision::Write(TaggedSegment {
+            stag: header.stag,
+            to: header.to,
+            len,
+            last: header.last,
+        })),
+        Opcode::ReadResponse => orq.response(header, len).map(Decision::ReadResponse),
+        _ => Err(UNEXPECTED),
+    }
+}
+
+/// Checks the header of a message that is one segment of `expected_len` octets, and number `msn`
+/// of its queue.
+#[inline]
+fn expect_whole(
+    header: &UntaggedHeader,
+    msn: Msn,
+    len: u32,
+    expected_len: usize,
+) -> Result<(), TerminateReason> {
+    let untagged = |error| Err(TerminateReason::Untagged(error));
+    if header.msn != msn {
+        return untagged(UntaggedError::MsnRange);
+    }
+    if header.mo != Mo::ZERO {
+        return untagged(UntaggedError::InvalidMo);
+    }
+    match u32::try_from(expected_len) {
+        // More is to come than the message can have.
+        Ok(expected) if len > expected || (len == expected && !header.last) => {
+            untagged(UntaggedError::TooLong)
+        }
+        Ok(expected) if len == expected => Ok(()),
+        _ => Err(TOO_SHORT),
+    }
+}
