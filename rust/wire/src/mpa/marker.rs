@@ -37,7 +37,7 @@ impl Markers {
     /// `pos` may be reduced modulo 2^32, of which [`SPACING`] is a divisor.
     #[inline]
     pub(super) fn at(pos: u32) -> Self {
-        let first = pos.wrapping_neg() % SPACING & !3;
+        let first = (pos.wrapping_neg() % SPACING) & !3;
         Self {
             first: u16::try_from(first).ok(),
         }

@@ -151,10 +151,6 @@ impl Segmenter {
 
     /// [`Segmenter::peek`] and [`Segmenter::commit`].
     #[inline]
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "each segment depends on the MULPDU of the moment"
-    )]
     pub fn next(&mut self, mulpdu: u16) -> Option<Step> {
         let step = self.peek(mulpdu)?;
         self.commit(&step);
