@@ -23,6 +23,8 @@ mod receive;
 mod sent;
 mod session;
 mod stash;
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
 mod transmit;
 mod work;
 
@@ -64,8 +66,11 @@ use crate::{
             irqs_off,
             BhGuard, //
         },
-        lock::SpinLockIrq,
-        new_spinlock_irq,
+        lock::{
+            new_spinlock_irq,
+            SpinLockIrq, //
+        },
+
         sockcell::SockCell,
         socket::{
             CallbackSock,
@@ -275,7 +280,7 @@ impl Stream {
             let mut locked = stream.state.sock().lock();
             if let Ok(mut state) = stream.state.open(&mut locked) {
                 state.open_for_work();
-            }
+            };
         }
         stream.run_in_process(false);
         Ok(stream)
@@ -396,9 +401,8 @@ impl Stream {
                 this.go_on_in_softirq();
             }
             drop(bh);
-            self.state
-                .open(&mut locked)
-                .is_ok_and(|state| state.is_over())
+            let opened = self.state.open(&mut locked);
+            opened.is_ok_and(|state| state.is_over())
         };
         if over {
             self.release();
@@ -412,10 +416,10 @@ impl Stream {
         };
         let (link, reset) = {
             let mut locked = self.state.sock().lock();
-            match self.state.open(&mut locked) {
-                Ok(mut state) => (state.unlink(), state.wants_reset()),
-                Err(_) => (None, true),
-            }
+            let opened = self.state.open(&mut locked);
+            opened.map_or((None, true), |mut state| {
+                (state.unlink(), state.wants_reset())
+            })
         };
         if reset {
             socket.set_linger_abort();
@@ -434,10 +438,10 @@ impl Stream {
             return;
         }
         if todo.retry {
-            queues::process().enqueue_delayed::<_, 2>(self.into(), RETRY_DELAY);
+            queues::process().enqueue_delayed::<_, 2>(Arc::from(self), RETRY_DELAY);
         }
         if todo.deadline {
-            queues::process().mod_delayed::<_, 3>(self.into(), msecs_to_jiffies(LINGER_MS));
+            queues::process().mod_delayed::<_, 3>(Arc::from(self), msecs_to_jiffies(LINGER_MS));
         }
         if todo.process {
             self.go_on_in_process();
@@ -446,13 +450,13 @@ impl Stream {
 
     /// Has a work item go on in softirq context.
     fn go_on_in_softirq(self: ArcBorrow<'_, Self>) {
-        let this: Arc<Self> = self.into();
+        let this = Arc::from(self);
         let _ = queues::bh().enqueue::<_, 0>(this);
     }
 
     /// Has a work item go on in process context.
     fn go_on_in_process(self: ArcBorrow<'_, Self>) {
-        let this: Arc<Self> = self.into();
+        let this = Arc::from(self);
         let _ = queues::process().enqueue::<_, 1>(this);
     }
 }

@@ -9,11 +9,8 @@
 //! FPDU, one straddles the boundary, and is sized so that the next one can fill up again.
 
 /// A segment's rest below this many octets is not worth an FPDU of its own: the least MULPDU
-/// (128, RFC 5044 section 3.2) and the framing around it.
-const MIN_FILL: u32 = 128 + FRAMING;
-
-/// Length field, CRC and the most pad of an FPDU.
-const FRAMING: u32 = 2 + 3 + 4;
+/// (128, RFC 5044 section 3.2) with length field, pad and CRC, in whole 32-bit words.
+const MIN_FILL: u32 = 136;
 
 /// The longest FPDU ever sent: MULPDU 64768 (RFC 5044 section 3.2), framed and padded.
 pub(super) const MAX_FPDU: u32 = 64776;

@@ -8,7 +8,7 @@
 use iwarp_wire::{
     mpa::{
         fpdu::WriteError,
-        mulpdu, //
+        MAX_MULPDU, //
     },
     rdmap::terminate::Terminate,
     reads::Request, //
@@ -62,7 +62,7 @@ fn ulpdu_limit(room: usize, markers: bool) -> u16 {
         false => 0,
     };
     let limit = words.saturating_sub(FRAME).saturating_sub(markers);
-    u16::try_from(limit).map_or(mulpdu::MAX, |n| n.min(mulpdu::MAX))
+    u16::try_from(limit).map_or(MAX_MULPDU, |n| n.min(MAX_MULPDU))
 }
 
 impl Session<'_> {

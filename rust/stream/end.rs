@@ -163,7 +163,7 @@ impl Session<'_> {
                     // The last FIN was acknowledged.
                     None if self.proto.tx.fin_sent => self.proto.ending.closed(),
                     None => EndReason::Reset,
-                    Some(error) if error == crate::sys::net::ECONNRESET => EndReason::Reset,
+                    Some(error) if error == crate::sys::errno::ECONNRESET => EndReason::Reset,
                     Some(error) if error == EPIPE => EndReason::Reset,
                     Some(error) => EndReason::LlpError(error),
                 };

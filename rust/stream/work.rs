@@ -151,6 +151,8 @@ pub(super) struct Queued {
     pub(super) orq: OutReads,
     /// The peer's Read Requests.
     pub(super) irq: InReads,
+    /// Reads that may be outstanding.
+    ord: u16,
     /// Answers sent since the last work request.
     answers: u8,
     /// A work request failed: nothing behind it starts, and the stream ends.
@@ -176,6 +178,7 @@ impl Queued {
             msns: Msns::new(),
             orq: Orq::new(outgoing, config.ord),
             irq: Irq::new(incoming, config.ird),
+            ord: config.ord,
             answers: 0,
             failed: false,
             idle: false,
@@ -343,7 +346,7 @@ impl Session<'_> {
                 to,
                 local_inv,
             } => {
-                if self.proto.tx.queued.orq.limit() == 0 {
+                if self.proto.tx.queued.ord == 0 {
                     return Start::Failed(WcStatus::LocQpOp);
                 }
                 if self.pins.check_list(&sink, Access::LOCAL_WRITE).is_err() {

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit suite of the parts of a stream that need neither socket nor queue pair.
+
+use kernel::prelude::*;
+
+use super::{
+    align::Layout,
+    sent::{
+        Due,
+        Entry,
+        SentQueue, //
+    },
+};
+use crate::verbs::cq::{
+    WcOpcode,
+    WcStatus, //
+};
+
+/// A Send that is complete at `due`.
+fn entry(id: u64, due: Due) -> Entry {
+    Entry {
+        id,
+        due,
+        bytes: 0,
+        opcode: WcOpcode::Send,
+        status: WcStatus::Success,
+        signaled: true,
+    }
+}
+
+/// Lays FPDUs of one message after the other into a run, as the engine does. Returns the octets
+/// used and the share of full segments, in percent, that begin with an FPDU.
+fn lay_out(layout: &Layout, lead: u32, segment: u32, message: u32) -> (u32, u32) {
+    let mut at: u32 = 0;
+    let mut left = message;
+    let (mut aligned, mut segments) = (0u32, 0u32);
+    let mut next_boundary = (segment - lead) % segment;
+    while let Some(room) = layout.room(at, left + 27) {
+        if at == next_boundary {
+            aligned += 1;
+        }
+        let now = left.min((room & !3) - 24);
+        let end = at + ((now + 24 + 3) & !3);
+        while next_boundary < end {
+            segments += 1;
+            next_boundary += segment;
+        }
+        at = end;
+        left -= now;
+        if left == 0 {
+            left = message;
+        }
+    }
+    (at, (aligned * 100).checked_div(segments).unwrap_or(100))
+}
+
+#[kunit_tests(rsiw_stream)]
+mod suite {
+    use super::*;
+
+    /// A bulk message on an ordinary Ethernet fills the run with whole segments.
+    #[test]
+    fn run_of_whole_segments() {
+        let layout = Layout::new(1448, 65160, 0, 65536);
+        assert_eq!(layout.room(0, 1 << 20), Some(1448));
+        assert_eq!(layout.room(1448, 1 << 20), Some(1448));
+        assert_eq!(layout.room(44 * 1448, 1 << 20), Some(1448));
+        assert_eq!(layout.room(45 * 1448, 1 << 20), None);
+    }
+
+    /// Behind a short FPDU the next one fills the segment up.
+    #[test]
+    fn fills_up_behind_a_short_fpdu() {
+        let layout = Layout::new(1448, 65160, 0, 65536);
+        assert_eq!(layout.room(448, 1 << 20), Some(1000));
+        // Too little is left: one FPDU straddles, the next fills up.
+        let room = layout.room(1400, 1 << 20);
+        assert_eq!(room, Some(48 + 724));
+        assert_eq!(layout.room(1400 + 48 + 724, 1 << 20), Some(724));
+        // What fits whole is not cut.
+        assert_eq!(layout.room(1400, 40), Some(48));
+    }
+
+    /// Most segments begin with an FPDU, whatever the message size.
+    #[test]
+    fn segments_begin_with_an_fpdu() {
+        for message in [1 << 20, 65536, 16384] {
+            let layout = Layout::new(1448, 65160, 0, 65536);
+            let (used, aligned) = lay_out(&layout, 0, 1448, message);
+            assert!(
+                used > 60000,
+                "a run of {message} octet messages is short: {used}"
+            );
+            assert!(
+                aligned >= 95,
+                "{message} octet messages: only {aligned} % aligned"
+            );
+        }
+    }
+
+    /// A run continues the segment that TCP has not sent yet.
+    #[test]
+    fn continues_an_unsent_segment() {
+        let layout = Layout::new(1448, 65160, 448, 65536);
+        assert_eq!(layout.room(0, 1 << 20), Some(1000));
+        assert_eq!(layout.room(1000, 1 << 20), Some(1448));
+    }
+
+    /// There is always room for the first FPDU, whatever TCP says.
+    #[test]
+    fn never_without_room() {
+        for mss in [1, 48, 88, 536, 1448, 1459, 8948, 32740, 65483, 1 << 20] {
+            for goal in [0, mss, 3 * mss, 65160, 1 << 22] {
+                for tail in [0, 1, mss - 1, mss, goal, 65535] {
+                    let layout = Layout::new(mss, goal, tail, 65536);
+                    for want in [8, 60, 1000, 65536, u32::MAX] {
+                        let room = layout.room(0, want).unwrap_or(0);
+                        assert!(room >= want.min(136), "{layout:?} {want}: {room}");
+                        assert!(room <= 65536);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Completions come in posting order, and a Read holds back what is behind it.
+    #[test]
+    fn completes_in_order() -> Result {
+        let mut queue = SentQueue::new(4)?;
+        queue.push(entry(1, Due::Sent(100))).ok_or(ENOMEM)?;
+        let read = queue.push(entry(2, Due::Open)).ok_or(ENOMEM)?;
+        queue.push(entry(3, Due::Sent(200))).ok_or(ENOMEM)?;
+        assert!(queue.pop_done(99).is_none());
+        assert_eq!(queue.pop_done(300).map(|e| e.id), Some(1));
+        assert!(queue.pop_done(300).is_none());
+        queue.get_mut(read).ok_or(ENOENT)?.due = Due::Sent(0);
+        assert_eq!(queue.pop_done(199).map(|e| e.id), Some(2));
+        assert!(queue.pop_done(199).is_none());
+        assert_eq!(queue.pop_done(200).map(|e| e.id), Some(3));
+        assert!(queue.is_empty());
+        assert!(queue.get_mut(read).is_none());
+        Ok(())
+    }
+
+    /// A full queue takes nothing more, and goes round.
+    #[test]
+    fn goes_round() -> Result {
+        let mut queue = SentQueue::new(16)?;
+        for round in 0..100u64 {
+            while !queue.is_full() {
+                queue.push(entry(round, Due::Sent(round))).ok_or(ENOMEM)?;
+            }
+            assert!(queue.push(entry(round, Due::Open)).is_none());
+            for _ in 0..16 {
+                assert_eq!(queue.pop_done(round).map(|e| e.id), Some(round));
+            }
+            assert!(queue.pop().is_none());
+        }
+        Ok(())
+    }
+}
