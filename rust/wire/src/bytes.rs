@@ -4,6 +4,17 @@
 //!
 //! All integers of MPA, DDP and RDMAP are big endian (the CRC alone is not, see [`crate::crc`]).
 
+/// Copies `from` to `to` if both have the same length; tells whether they have.
+#[inline]
+pub(crate) fn copy(to: &mut [u8], from: &[u8]) -> bool {
+    // Asked here, the compiler sees that the copy cannot panic.
+    let same = to.len() == from.len();
+    if same {
+        to.copy_from_slice(from);
+    }
+    same
+}
+
 /// Reads fields from the front of a slice.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a>(&'a [u8]);
@@ -79,8 +90,9 @@ impl<const N: usize> Writer<N> {
     pub(crate) fn put(mut self, octets: &[u8]) -> Self {
         let end = self.len.saturating_add(octets.len());
         if let Some(to) = self.octets.get_mut(self.len..end) {
-            to.copy_from_slice(octets);
-            self.len = end;
+            if copy(to, octets) {
+                self.len = end;
+            }
         }
         self
     }

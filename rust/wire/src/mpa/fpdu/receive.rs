@@ -3,6 +3,7 @@
 //! Finding FPDUs in a stream, and checking them (RFC 5044 sections 4 and 5, errors 2 and 3 of
 //! section 8).
 
+use core::cell::Cell;
 use core::ops::Range;
 
 use super::layout::{
@@ -252,12 +253,16 @@ impl Fpdu {
         // The ULPDU begins in the word of the length field.
         let start = self.head_len();
         let mut end = start;
-        for piece in self.pieces() {
-            let to = end;
-            end = end.wrapping_add(piece.len());
-            // All pieces lie within an FPDU as long as `raw`, and markers only move them down.
-            if to != piece.start && piece.end <= raw.len() && to < piece.start {
-                raw.copy_within(piece, to);
+        {
+            // Places overlap, so they are copied octet by octet, front to back.
+            let cells = Cell::from_mut(&mut *raw).as_slice_of_cells();
+            for piece in self.pieces() {
+                let to = cells.get(end..).unwrap_or(&[]);
+                end = end.wrapping_add(piece.end.wrapping_sub(piece.start));
+                let from = cells.get(piece).ok_or(wrong)?;
+                for (to, from) in to.iter().zip(from) {
+                    to.set(from.get());
+                }
             }
         }
         raw.get(start..end).ok_or(wrong)

@@ -11,6 +11,7 @@ use super::{
     CRC_LEN,
     LENGTH_LEN, //
 };
+use crate::bytes::copy;
 use crate::crc::{
     Crc32c,
     Digest, //
@@ -176,7 +177,9 @@ fn plain<E>(
         .split_at_mut_checked(payload_len)
         .ok_or(WriteError::NoRoom)?;
     *length = ulpdu_len.to_be_bytes();
-    head.copy_from_slice(header);
+    if !copy(head, header) {
+        return Err(WriteError::NoRoom);
+    }
     if !payload.is_empty() {
         fill(payload).map_err(WriteError::Payload)?;
     }
@@ -214,10 +217,12 @@ fn marked<E>(
     let mut header = header;
     for piece in layout.pieces(0..header_len) {
         let (now, rest) = header
-            .split_at_checked(piece.len())
+            .split_at_checked(piece.end.wrapping_sub(piece.start))
             .ok_or(WriteError::NoRoom)?;
         let to = out.get_mut(piece).ok_or(WriteError::NoRoom)?;
-        to.copy_from_slice(now);
+        if !copy(to, now) {
+            return Err(WriteError::NoRoom);
+        }
         header = rest;
     }
     for piece in layout.pieces(header_len..ulpdu_len) {

@@ -12,6 +12,7 @@ use super::{
     MAX_PRIVATE_DATA, //
 };
 use crate::bytes::{
+    copy,
     Reader,
     Writer, //
 };
@@ -275,7 +276,9 @@ impl Frame<'_> {
             *to = word.encode();
             data = rest;
         }
-        data.copy_from_slice(self.private_data);
+        if !copy(data, self.private_data) {
+            return Err(EncodeError::NoRoom);
+        }
         Ok(len)
     }
 
