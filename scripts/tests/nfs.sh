@@ -32,7 +32,7 @@ nfs_start() {
 			echo 10 >/proc/fs/nfsd/nfsv4leasetime
 			echo 10 >/proc/fs/nfsd/nfsv4gracetime
 		fi
-		exportfs -i -o rw,no_root_squash,insecure,no_subtree_check,fsid=7 "*:$export"
+		exportfs -i -o rw,no_root_squash,insecure,no_subtree_check,fsid=0 "*:$export"
 		if [ "$2" = 1 ]; then
 			flags="-N 3"
 		elif ! rpcinfo -p >/dev/null 2>&1; then
@@ -63,11 +63,16 @@ nfs_stop() {
 
 # nfs_mount VERSION ADDRESS [PROTO]: from the client's side.
 nfs_mount() {
-	local options proto=${3:-rdma} port=20049
+	local options path proto=${3:-rdma} port=20049
 	[ "$proto" = rdma ] || port=2049
 	options=vers=$1,proto=$proto,port=$port
-	[ "$1" != 3 ] || options=$options,nolock,mountproto=tcp,mountport=20048
-	run 60 "mount $1 $proto" mount -t nfs -o "$options" "$2:$NFS_EXPORT" "$NFS_MOUNT"
+	# For version 4 the export is the root (fsid=0), as the guest's own root cannot be exported.
+	if [ "$1" = 3 ]; then
+		options=$options,nolock,mountproto=tcp,mountport=20048 path=$NFS_EXPORT
+	else
+		path=/
+	fi
+	run 60 "mount $1 $proto" mount -t nfs -o "$options" "$2:$path" "$NFS_MOUNT"
 }
 
 nfs_umount() { run 60 "umount" umount "$NFS_MOUNT"; }
