@@ -239,6 +239,7 @@ impl WorkItem<2> for Stream {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        this.provide_memory();
         this.run_in_process(false);
     }
 }
@@ -406,6 +407,25 @@ impl Stream {
         };
         if over {
             self.release();
+        }
+    }
+
+    /// Allocates with leave to sleep what could not be had without it. Process context.
+    fn provide_memory(&self) {
+        let wanted = {
+            let mut locked = self.state.sock().lock();
+            let opened = self.state.open(&mut locked);
+            opened.map_or(0, |mut state| state.stash().wanted())
+        };
+        if wanted == 0 {
+            return;
+        }
+        // Should this fail too, the next attempt comes with the next delayed work.
+        if let Ok(room) = KVVec::with_capacity(wanted, GFP_KERNEL) {
+            let mut locked = self.state.sock().lock();
+            if let Ok(mut state) = self.state.open(&mut locked) {
+                state.stash().adopt(room);
+            };
         }
     }
 

@@ -27,13 +27,19 @@ use super::{
     StreamEvent, //
 };
 use crate::{
-    sys::socket::{
-        Locked,
-        TcpState, //
+    sys::{
+        errno::ECONNRESET,
+        socket::{
+            Locked,
+            TcpState, //
+        }, //
     },
-    verbs::cq::{
-        Completion,
-        WcStatus, //
+    verbs::{
+        cq::{
+            Completion,
+            WcStatus, //
+        },
+        QpState, //
     }, //
 };
 
@@ -50,6 +56,17 @@ pub(super) struct Ending {
     pub(super) reset: bool,
     /// Octets TCP had taken when the deadline was last set.
     sent_before: u64,
+}
+
+impl EndReason {
+    /// What an error of TCP says.
+    pub(super) fn of(error: Error) -> Self {
+        if error == ECONNRESET || error == EPIPE {
+            Self::Reset
+        } else {
+            Self::LlpError(error)
+        }
+    }
 }
 
 impl Ending {
@@ -70,6 +87,7 @@ impl Session<'_> {
                 if self.proto.phase == Phase::Open {
                     self.proto.phase = Phase::Closing;
                     self.proto.ending.local = true;
+                    self.qp.enter(QpState::Closing);
                 }
             }
             Close::Terminate(reason) => self.fail(Terminate::bare(reason)),
@@ -163,9 +181,7 @@ impl Session<'_> {
                     // The last FIN was acknowledged.
                     None if self.proto.tx.fin_sent => self.proto.ending.closed(),
                     None => EndReason::Reset,
-                    Some(error) if error == crate::sys::errno::ECONNRESET => EndReason::Reset,
-                    Some(error) if error == EPIPE => EndReason::Reset,
-                    Some(error) => EndReason::LlpError(error),
+                    Some(error) => EndReason::of(error),
                 };
                 self.end(reason);
                 self.over(false);
@@ -194,6 +210,7 @@ impl Session<'_> {
             // Half closed: what was posted is still sent (RFC 5041 section 6.2.2).
             self.proto.phase = Phase::Closing;
             self.proto.todo.deadline = true;
+            self.qp.enter(QpState::Closing);
         }
     }
 

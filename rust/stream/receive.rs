@@ -55,7 +55,7 @@ pub(super) struct Rx {
     /// Decides about their content.
     pub(super) receiver: Receiver,
     /// An FPDU of which not everything came.
-    stash: Stash,
+    pub(super) stash: Stash,
     /// The Receive that the current message goes to.
     pub(super) recv: Option<RecvWqe>,
     /// What was read together with the start-up frame.

@@ -16,6 +16,7 @@ use super::{
     place::Pins,
     receive::Rx,
     sent::SentQueue,
+    stash::Stash,
     transmit::Tx,
     Config,
     Owner,
@@ -143,6 +144,11 @@ impl State {
             proto: &mut self.proto,
             pins: Pins::new(qp),
         })
+    }
+
+    /// The incomplete FPDU, for which memory may be missing.
+    pub(super) fn stash(&mut self) -> &mut Stash {
+        &mut self.proto.rx.stash
     }
 
     /// Takes the list of what is left to others.

@@ -25,6 +25,8 @@ const MAX_STASH: usize = 2 + 65535 + 3 + 4 + 4 * 130;
 pub(super) struct Stash {
     /// The octets that came.
     octets: KVVec<u8>,
+    /// Room that could not be had in atomic context.
+    wanted: usize,
 }
 
 impl Stash {
@@ -32,6 +34,7 @@ impl Stash {
     pub(super) const fn new() -> Self {
         Self {
             octets: KVVec::new(),
+            wanted: 0,
         }
     }
 
@@ -61,11 +64,30 @@ impl Stash {
     ///
     /// # Errors
     ///
-    /// No memory now; what is held stays.
+    /// No memory now; what is held stays, and [`Self::wanted`] tells.
     pub(super) fn reserve(&mut self, len: usize) -> Result {
-        let more = len.min(MAX_STASH).saturating_sub(self.octets.len());
-        self.octets.reserve(more, GFP_ATOMIC | __GFP_NOWARN)?;
-        Ok(())
+        let len = len.min(MAX_STASH);
+        let more = len.saturating_sub(self.octets.len());
+        let room = self.octets.reserve(more, GFP_ATOMIC | __GFP_NOWARN);
+        self.wanted = if room.is_err() { len } else { 0 };
+        Ok(room?)
+    }
+
+    /// Octets of memory that were missing; 0 if none were.
+    pub(super) fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    /// Takes memory that somebody who may sleep has allocated.
+    pub(super) fn adopt(&mut self, mut room: KVVec<u8>) {
+        if room.capacity() > self.octets.capacity()
+            && room
+                .extend_from_slice(&self.octets, GFP_ATOMIC | __GFP_NOWARN)
+                .is_ok()
+        {
+            self.octets = room;
+            self.wanted = 0;
+        }
     }
 
     /// Appends `len` octets of `src` from offset `off`, as far as there is room.

@@ -161,7 +161,7 @@ impl Session<'_> {
                     return false;
                 }
                 Err(error) => {
-                    self.end(EndReason::LlpError(error));
+                    self.end(EndReason::of(error));
                     return false;
                 }
             }
@@ -215,7 +215,10 @@ impl Session<'_> {
             len: at as usize,
             off: 0,
         });
-        Built::Run { full }
+        // Giving this run to TCP completes work requests, which makes room for others.
+        Built::Run {
+            full: full || self.proto.tx.queued.starved,
+        }
     }
 
     /// Makes sure that there is a message to send; `false` if none may be sent now.
