@@ -88,6 +88,14 @@ static int make_end(struct end *e, struct rdma_cm_id *id, const struct pair_opti
 	e->recv_cq = ibv_create_cq(id->verbs, o->cq_depth, NULL, e->channel, 0);
 	if (!e->send_cq || !e->recv_cq)
 		return -1;
+	if (o->shared_recv) {
+		struct ibv_srq_init_attr init = { .attr = { .max_wr = o->recv_depth, .max_sge = o->recv_sge } };
+
+		e->srq = ibv_create_srq(e->pd, &init);
+		if (!e->srq)
+			return -1;
+		attr.srq = e->srq;
+	}
 	attr.send_cq = e->send_cq;
 	attr.recv_cq = e->recv_cq;
 	if (rdma_create_qp(id, e->pd, &attr))
@@ -100,6 +108,8 @@ static void free_end(struct end *e)
 {
 	if (e->id && e->qp)
 		rdma_destroy_qp(e->id);
+	if (e->srq)
+		ibv_destroy_srq(e->srq);
 	if (e->send_cq)
 		ibv_destroy_cq(e->send_cq);
 	if (e->recv_cq)

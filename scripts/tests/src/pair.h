@@ -16,6 +16,7 @@ struct end {
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *send_cq, *recv_cq;
+	struct ibv_srq *srq;		/* or NULL */
 	struct ibv_qp *qp;
 };
 
@@ -26,6 +27,7 @@ struct pair_options {
 	int inline_size;
 	int ird, ord;
 	int events;			/* give the CQs a completion channel */
+	int shared_recv;		/* receive through an SRQ of recv_depth */
 	const void *request_data;	/* the connecting end's private data */
 	int request_len;
 	const void *reply_data;		/* the accepting end's */

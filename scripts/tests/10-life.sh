@@ -1,0 +1,157 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 240
+# Life and death: processes killed in the middle of transfers, connections reset
+# below us, 1,000 connections made and ended without growth, the device and the
+# module taken away under load.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+
+# The number of objects of a kind on the device.
+objects() { rdma resource show "$1" link r0 2>/dev/null | grep -c . || true; }
+no_qps() { [ "$(objects qp)" = 0 ]; }
+both_gone() { gone "$1" && gone "$2"; }
+connected() { [ -n "$(ss -Htn state established "dport = :7174")" ]; }
+
+# traffic: an rping that never ends by itself; SERVER and CLIENT are its processes.
+traffic() {
+	spawn server rping -s -a "$RDMA_V4" -p 7174 -S 16384
+	SERVER=$SPAWNED
+	wait_listening 7174
+	spawn client rping -c -a "$RDMA_V4" -p 7174 -S 16384 -C 100000000
+	CLIENT=$SPAWNED
+	wait_for 10 "the connection" connected
+}
+
+bulk() {
+	spawn bulk-server ib_write_bw -R -F -D 60 -s 65536 -p 7178
+	SERVER=$SPAWNED
+	wait_listening 7178
+	spawn bulk-client ib_write_bw -R -F -D 60 -s 65536 -p 7178 "$RDMA_V4"
+	CLIENT=$SPAWNED
+	wait_for 10 "data is flowing" data_flows
+}
+data_flows() { ss -Htin "dport = :7178" | grep -q 'bytes_acked:[0-9]\{7,\}'; }
+
+still_works() {
+	spawn check-server rping -s -a "$RDMA_V4" -p 7179 -S 4096 -C 20 -V
+	local server=$SPAWNED
+	wait_listening 7179
+	run 20 "rping afterwards" rping -c -a "$RDMA_V4" -p 7179 -S 4096 -C 20 -V
+	finish "$server" 10 check-server
+}
+
+killed_in_mid_transfer() {
+	local load who
+	for load in traffic bulk; do
+		for who in client server; do
+			$load
+			if [ "$who" = client ]; then stop "$CLIENT"; else stop "$SERVER"; fi
+			if [ "$load" = traffic ]; then
+				wait_for 15 "the other rping ends after its peer was killed" both_gone "$CLIENT" "$SERVER"
+			fi
+			stop "$CLIENT"
+			stop "$SERVER"
+			wait_for 15 "no queue pair is left" no_qps
+			ok "$load: $who killed with -9"
+		done
+	done
+	still_works
+}
+
+reset_below_us() {
+	traffic
+	ss -K "dport = :7174" >/dev/null || true
+	wait_for 15 "both rpings end after a reset" both_gone "$CLIENT" "$SERVER"
+	wait_for 15 "no queue pair is left" no_qps
+	still_works
+	ok "the TCP connection reset under traffic"
+}
+
+sockets() { awk '$1 == "TCP:" { print $3 + $5 + $9 }' /proc/net/sockstat; }
+unreclaimable() { awk '$1 == "SUnreclaim:" || $1 == "VmallocUsed:" || $1 == "Percpu:" { n += $2 } END { print n }' /proc/meminfo; }
+# KiB in slab caches, vmalloc and per-CPU memory once everything deferred is done.
+settled() {
+	drop_slab
+	unreclaimable
+}
+drop_slab() {
+	sync
+	echo 3 >/proc/sys/vm/drop_caches
+	sleep 1 # grace periods
+}
+sockets_back() { [ "$(sockets)" -le "$1" ]; }
+
+many_connections() {
+	local sockets_before memory_before memory_after one two
+	run 60 "warming up" "$RSIW_TESTBIN/churn" -n 100 "$RDMA_V4"
+	wait_for 10 "no queue pair is left" no_qps
+	memory_before=$(settled)
+	sockets_before=$(sockets)
+	spawn churn-one "$RSIW_TESTBIN/churn" -n 500 "$RDMA_V4"
+	one=$SPAWNED
+	spawn churn-two "$RSIW_TESTBIN/churn" -n 500 "$RDMA_V4"
+	two=$SPAWNED
+	finish "$one" 150 churn-one
+	finish "$two" 150 churn-two
+	wait_for 10 "no queue pair is left" no_qps
+	wait_for 20 "as few TCP sockets as before ($sockets_before)" sockets_back "$sockets_before"
+	memory_after=$(settled)
+	# 1,000 leaked queue pairs would be megabytes.
+	[ $((memory_after - memory_before)) -lt 3000 ] ||
+		die "1,000 connections left $((memory_after - memory_before)) KiB more in use"
+	ok "1,000 connections: $((memory_after - memory_before)) KiB, sockets as before"
+}
+
+refused_connections() {
+	local sockets_before i
+	sockets_before=$(sockets)
+	for i in $(seq 20); do
+		if timeout 10 rping -c -a "$RDMA_V4" -p 7999 -C 1 >"$WORK/refused.log" 2>&1; then
+			die "connected to nobody ($i)"
+		fi
+	done
+	wait_for 20 "as few TCP sockets as before" sockets_back "$sockets_before"
+	ok "20 refused connections"
+}
+
+device_taken_away() {
+	local load
+	for load in traffic bulk; do
+		$load
+		timeout 10 rdma link del r0 || die "rdma link del under load does not finish (or fails: $?)"
+		not has_link r0 || die "the device is still there"
+		make_link r0 rd0
+		still_works
+		stop "$CLIENT"
+		stop "$SERVER"
+		ok "link del and add again under $load"
+	done
+}
+
+module_taken_away() {
+	traffic
+	if timeout 20 rmmod "$RSIW_TYPE" 2>"$WORK/rmmod.log"; then
+		say "the module went although processes held its device"
+	else
+		grep -qi 'in use' "$WORK/rmmod.log" || die "rmmod: $(cat "$WORK/rmmod.log")"
+		alive "$CLIENT" || die "a refused rmmod stopped the traffic"
+		rdma link del r0
+		run 20 "rmmod with processes that hold a dead device" rmmod "$RSIW_TYPE"
+	fi
+	loaded "$RSIW_TYPE" && die "the module is still there"
+	stop "$CLIENT"
+	stop "$SERVER"
+	rsiw_load
+	make_link r0 rd0
+	still_works
+	ok "module unloaded under load and loaded again"
+}
+
+single_bed
+killed_in_mid_transfer
+reset_below_us
+refused_connections
+device_taken_away
+module_taken_away
+many_connections
