@@ -2,6 +2,7 @@
 /* What bindgen reads: the kernel interfaces of rust/sys/ that the kernel crate does not bind. */
 #include <linux/crc32.h>
 #include <linux/errno.h>
+#include <linux/if_arp.h>
 #include <linux/in.h>
 #include <linux/in6.h>
 #include <linux/inetdevice.h>
