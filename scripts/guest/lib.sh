@@ -8,6 +8,7 @@
 #   RSIW_PARAMS module parameters for rsiw.ko, e.g. "crc=0"
 #   RSIW_KO     path of rsiw.ko; without it modprobe finds the module
 #   SIW_KO      path of siw.ko (the peer of the interoperation tests)
+#   RSIW_TIME_FACTOR stretches the time limits inside tests (debug kernel)
 #   RSIW_TESTBIN programs made of scripts/tests/src (default: build/tests of the checkout)
 #
 # Everything that is made through these functions is undone on exit, in the
@@ -17,6 +18,7 @@ set -eu -o pipefail
 
 RSIW_TYPE=${RSIW_TYPE:-rsiw}
 RSIW_PARAMS=${RSIW_PARAMS:-}
+FACTOR=${RSIW_TIME_FACTOR:-1}
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 LC_ALL=C
 export PATH LC_ALL
@@ -45,7 +47,7 @@ uptime_seconds() { cut -d' ' -f1 /proc/uptime; }
 
 # wait_for SECONDS DESCRIPTION COMMAND...: polls until the command succeeds.
 wait_for() {
-	local limit=$1 what=$2 end
+	local limit=$(($1 * FACTOR)) what=$2 end
 	shift 2
 	end=$(($(date +%s) + limit))
 	until "$@" >/dev/null 2>&1; do
@@ -59,7 +61,7 @@ not() { ! "$@"; }
 
 # run SECONDS LABEL COMMAND...: must succeed in time; its output is shown only if it does not.
 run() {
-	local limit=$1 label=$2 status=0 log
+	local limit=$(($1 * FACTOR)) label=$2 status=0 log
 	shift 2
 	log=$(log_of "$(label_of "$label")")
 	timeout -k 5 "$limit" "$@" >"$log" 2>&1 </dev/null || status=$?
@@ -102,7 +104,7 @@ gone() { ! alive "$1"; }
 
 # finish PID SECONDS NAME: a spawned program must end by itself, successfully.
 finish() {
-	local pid=$1 limit=$2 name=$3 status=0
+	local pid=$1 limit=$(($2 * FACTOR)) name=$3 status=0
 	local end=$(($(date +%s) + limit))
 	while alive "$pid"; do
 		if [ "$(date +%s)" -ge "$end" ]; then
