@@ -86,6 +86,10 @@ use crate::{
 /// Runs a doorbell or callback sends before it leaves the rest to a work item: about 1 MiB.
 const RUNS_PER_ENTRY: u32 = 16;
 
+/// Octets TCP may hold for us: enough for a long way, little enough that one stream's burst does
+/// not keep a CPU in softirq.
+const SEND_BUFFER: u32 = 1 << 20;
+
 /// Jiffies until something is tried again that memory was missing for.
 const RETRY_DELAY: Jiffies = 1;
 
@@ -275,6 +279,7 @@ impl Stream {
         if let Err(error) = qp.set_rts(stream.clone()) {
             return Err((error, socket));
         }
+        socket.set_sndbuf_cap(SEND_BUFFER);
         socket.install(stream.clone());
         *stream.socket.lock() = Some(socket);
         {

@@ -250,6 +250,7 @@ impl Session<'_> {
     /// The peer sent a Terminate: nothing is sent any more, and our Read it speaks of, if it
     /// does, is reported with its error.
     fn terminated(&mut self, terminate: &Terminate) {
+        self.trace(terminate, false);
         let status = match terminate.reason() {
             TerminateReason::RemoteProtection(_) | TerminateReason::Tagged(_) => {
                 Some(WcStatus::RemAccess)

@@ -32,7 +32,8 @@ use crate::{
         socket::{
             Locked,
             TcpState, //
-        }, //
+        },
+        trace, //
     },
     verbs::{
         cq::{
@@ -103,8 +104,16 @@ impl Session<'_> {
         if self.proto.phase >= Phase::Ended {
             return;
         }
+        self.trace(&terminate, true);
         self.proto.ending.terminate = Some(terminate.ulpdu());
         self.end(EndReason::TerminateSent);
+    }
+
+    /// Makes a trace event of a Terminate.
+    pub(super) fn trace(&self, terminate: &Terminate, sent: bool) {
+        let reason = terminate.reason();
+        let class = u32::from(reason.layer()) << 12 | u32::from(reason.etype()) << 8;
+        trace::terminate(self.qp.qpn().get(), sent, class | u32::from(reason.code()));
     }
 
     /// The stream has ended: flushes what the engine holds, tells the queue pair and the owner.
