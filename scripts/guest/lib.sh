@@ -263,8 +263,8 @@ cleanup() {
 	local status=$? i
 	trap - EXIT
 	set +e
-	"$DONE_HOOK"
 	for i in "${PIDS[@]}"; do stop "$i"; done
+	"$DONE_HOOK"
 	for ((i = ${#MOUNTS[@]} - 1; i >= 0; i--)); do umount -f -l "${MOUNTS[i]}" 2>/dev/null; done
 	for i in $(rdma_links); do timeout 20 rdma link del "$i"; done
 	for i in "${NETNS[@]}"; do ip netns del "$i"; done

@@ -43,5 +43,5 @@ mv "$WORK/all/d0" "$WORK/all/d1" "$WORK/tree/"
 sums "$WORK/tree" >"$WORK/tree.sums"
 head -c $((64 * 1048576)) /dev/urandom >"$WORK/big"
 
-export_between rsiw siw
-export_between siw rsiw
+export_between "$RSIW_TYPE" siw
+export_between siw "$RSIW_TYPE"

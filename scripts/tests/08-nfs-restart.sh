@@ -53,7 +53,7 @@ for version in 3 4.2; do
 	spawn writer-$version writer "$NFS_MOUNT/$file.2" 300
 	writer=$SPAWNED
 	wait_for 30 "the writer got going" bigger "$NFS_EXPORT/$file.2" $((20 * 65536))
-	ss -K "dport = :20049" >/dev/null || true
+	ss -K "dport = :20049" >/dev/null 2>&1 || true
 	finish "$writer" 60 writer-$version
 	check_blocks "$NFS_EXPORT/$file.2" 300 || die "v$version: a reset connection lost data"
 	ok "v$version: connection reset under a writer"

@@ -61,7 +61,7 @@ killed_in_mid_transfer() {
 
 reset_below_us() {
 	traffic
-	ss -K "dport = :7174" >/dev/null || true
+	ss -K "dport = :7174" >/dev/null 2>&1 || true
 	wait_for 15 "both rpings end after a reset" both_gone "$CLIENT" "$SERVER"
 	wait_for 15 "no queue pair is left" no_qps
 	still_works

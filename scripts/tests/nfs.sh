@@ -51,14 +51,14 @@ nfs_threads_stop() {
 
 nfs_stop() {
 	mountpoint -q "$NFS_MOUNT" && umount -f -l "$NFS_MOUNT"
-	nfs_threads_stop
+	nfs_threads_stop 2>/dev/null
 	exportfs -ua
 	pkill -x rpc.mountd
 	pkill -x nfsdcld
 	pkill -x rpcbind
-	umount /proc/fs/nfsd
-	umount /run/rpc_pipefs
-	modprobe -r rpcrdma
+	umount /proc/fs/nfsd 2>/dev/null
+	umount /run/rpc_pipefs 2>/dev/null
+	:
 }
 
 # nfs_mount VERSION ADDRESS [PROTO]: from the client's side.
