@@ -203,8 +203,12 @@ impl<H: HasPinCell> Pinned<H> {
     #[inline]
     pub(crate) fn new(owner: Arc<H>, key: u8) -> Option<Self> {
         let bh = BhGuard::new();
+        // Not `then_some`: a value made too much would take a pin away when it is dropped.
         // INVARIANT: Just pinned.
-        owner.cell().try_pin(key).then_some(Self { owner, _bh: bh })
+        owner
+            .cell()
+            .try_pin(key)
+            .then(|| Self { owner, _bh: bh })
     }
 
     /// What the value belongs to.
