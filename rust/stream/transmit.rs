@@ -142,7 +142,7 @@ impl Session<'_> {
         while let Some(run) = &mut tx.run {
             let rest = run.len.saturating_sub(run.off);
             let taken = match rest <= COPY_LIMIT {
-                true => locked.send_copy(run.buf.range(run.off, rest).unwrap_or_default()),
+                true => locked.send_copy(run.buf.part(run.off, rest).unwrap_or_default()),
                 false => locked.send_pages(&run.buf, run.off, rest),
             };
             match taken {
