@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The functions of ib.h. */
+#include <linux/cpumask.h>
+#include <linux/kobject.h>
+#include <linux/module.h>
+#include <linux/netdevice.h>
+#include <linux/scatterlist.h>
+#include <net/net_namespace.h>
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/rdma_netlink.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "ib.h"
+
+/* User calls */
+
+struct ib_udata *rsiw_attrs_udata(struct uverbs_attr_bundle *attrs)
+{
+	return &attrs->driver_udata;
+}
+
+struct ib_ucontext *rsiw_udata_context(struct ib_udata *udata)
+{
+	return rdma_udata_to_uverbs_attr_bundle(udata)->context;
+}
+
+int rsiw_no_udata_io(struct ib_udata *udata)
+{
+	return ib_no_udata_io(udata);
+}
+
+/* Memory */
+
+struct ib_umem *rsiw_umem_get(struct ib_device *dev, u64 start, u64 len, int access)
+{
+	return ib_umem_get_va(dev, start, len, access);
+}
+
+size_t rsiw_umem_num_pages(struct ib_umem *umem)
+{
+	return DIV_ROUND_UP(ib_umem_offset(umem) + umem->length, PAGE_SIZE);
+}
+
+/* Writes the pages of @umem in order to @pages, at most @max; returns how many. */
+size_t rsiw_umem_pages(struct ib_umem *umem, struct page **pages, size_t max)
+{
+	struct sg_page_iter iter;
+	size_t n = 0;
+
+	for_each_sgtable_page(&umem->sgt_append.sgt, &iter, 0) {
+		if (n == max)
+			break;
+		pages[n++] = sg_page_iter_page(&iter);
+	}
+	return n;
+}
+
+u64 rsiw_sg_dma_address(struct scatterlist *sg)
+{
+	return sg_dma_address(sg);
+}
+
+u32 rsiw_sg_dma_len(struct scatterlist *sg)
+{
+	return sg_dma_len(sg);
+}
+
+/* Devices */
+
+void rsiw_device_get(struct ib_device *dev)
+{
+	get_device(&dev->dev);
+}
+
+void rsiw_device_put(struct ib_device *dev)
+{
+	put_device(&dev->dev);
+}
+
+bool rsiw_device_try_get(struct ib_device *dev)
+{
+	return ib_device_try_get(dev);
+}
+
+int rsiw_num_cpus(void)
+{
+	return num_possible_cpus();
+}
+
+struct rsiw_port_info rsiw_port_info(struct ib_device *dev)
+{
+	struct net_device *ndev = ib_device_get_netdev(dev, 1);
+	struct rsiw_port_info info = { .mtu = IB_MTU_256 };
+
+	if (!ndev)
+		return info;
+	info.octets = READ_ONCE(ndev->mtu);
+	info.mtu = ib_mtu_int_to_enum(info.octets);
+	info.up = netif_running(ndev) && netif_carrier_ok(ndev);
+	dev_put(ndev);
+	return info;
+}
+
+/* Every caller gives the same names, which live as long as the module. */
+struct rdma_hw_stats *rsiw_alloc_stats(const char * const *names, int n)
+{
+	static struct rdma_stat_desc descs[32];
+	int i;
+
+	n = min_t(int, n, ARRAY_SIZE(descs));
+	for (i = 0; i < n; i++)
+		descs[i].name = names[i];
+	return rdma_alloc_hw_stats_struct(descs, n, RDMA_HW_STATS_DEFAULT_LIFESPAN);
+}
+
+void rsiw_set_stat(struct rdma_hw_stats *stats, int index, u64 value)
+{
+	stats->value[index] = value;
+}
+
+/* Interfaces */
+
+void rsiw_netdev_info(const struct net_device *ndev, struct rsiw_netdev_info *info)
+{
+	memset(info, 0, sizeof(*info));
+	info->net = dev_net(ndev);
+	info->ifindex = ndev->ifindex;
+	info->kind = ndev->type;
+	info->addr_len = ndev->addr_len;
+	memcpy(info->address, ndev->dev_addr,
+	       min_t(size_t, ndev->addr_len, sizeof(info->address)));
+	strscpy(info->name, ndev->name, sizeof(info->name));
+}
+
+struct net *rsiw_netdev_net(const struct net_device *ndev)
+{
+	return dev_net(ndev);
+}
+
+void rsiw_netdev_put(struct net_device *ndev)
+{
+	dev_put(ndev);
+}
+
+bool rsiw_netdev_registered(const struct net_device *ndev)
+{
+	return READ_ONCE(ndev->reg_state) == NETREG_REGISTERED;
+}
+
+struct net_device *rsiw_notifier_netdev(void *data)
+{
+	return netdev_notifier_info_to_dev(data);
+}
+
+/* Link types. The core tells nothing of a refusal, but the entry stays out of its list. */
+bool rsiw_link_register(struct rdma_link_ops *ops)
+{
+	INIT_LIST_HEAD(&ops->list);
+	rdma_link_register(ops);
+	return !list_empty(&ops->list);
+}
+
+/* Whether a module of that name is loaded, or just being loaded. */
+bool rsiw_module_present(const char *name)
+{
+	struct kobject *found = kset_find_obj(THIS_MODULE->mkobj.kobj.kset, name);
+
+	kobject_put(found);
+	return found;
+}
+
+bool rsiw_module_is(const void *module, const char *name)
+{
+	return !strcmp(((const struct module *)module)->name, name);
+}

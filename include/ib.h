@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* C functions for the ib_core side: user calls, memory, devices, interfaces, link types. */
+#ifndef _RSIW_IB_H
+#define _RSIW_IB_H
+
+#include <linux/types.h>
+
+struct ib_device;
+struct ib_ucontext;
+struct ib_udata;
+struct ib_umem;
+struct net;
+struct net_device;
+struct page;
+struct rdma_hw_stats;
+struct rdma_link_ops;
+struct scatterlist;
+struct uverbs_attr_bundle;
+
+/* What a port tells of its interface. */
+struct rsiw_port_info {
+	/* enum ib_mtu */
+	u32 mtu;
+	/* Octets of a packet of the interface. */
+	u32 octets;
+	/* The interface is up and has a carrier. */
+	bool up;
+};
+
+/* What is of interest of an interface. */
+struct rsiw_netdev_info {
+	/* Its network namespace. */
+	void *net;
+	u32 ifindex;
+	/* ARPHRD_* */
+	u16 kind;
+	u8 addr_len;
+	u8 address[6];
+	char name[16];
+};
+
+struct ib_udata *rsiw_attrs_udata(struct uverbs_attr_bundle *attrs);
+struct ib_ucontext *rsiw_udata_context(struct ib_udata *udata);
+int rsiw_no_udata_io(struct ib_udata *udata);
+struct ib_umem *rsiw_umem_get(struct ib_device *dev, u64 start, u64 len, int access);
+size_t rsiw_umem_num_pages(struct ib_umem *umem);
+size_t rsiw_umem_pages(struct ib_umem *umem, struct page **pages, size_t max);
+u64 rsiw_sg_dma_address(struct scatterlist *sg);
+u32 rsiw_sg_dma_len(struct scatterlist *sg);
+void rsiw_device_get(struct ib_device *dev);
+void rsiw_device_put(struct ib_device *dev);
+bool rsiw_device_try_get(struct ib_device *dev);
+int rsiw_num_cpus(void);
+struct rsiw_port_info rsiw_port_info(struct ib_device *dev);
+struct rdma_hw_stats *rsiw_alloc_stats(const char * const *names, int n);
+void rsiw_set_stat(struct rdma_hw_stats *stats, int index, u64 value);
+void rsiw_netdev_info(const struct net_device *ndev, struct rsiw_netdev_info *info);
+struct net *rsiw_netdev_net(const struct net_device *ndev);
+void rsiw_netdev_put(struct net_device *ndev);
+bool rsiw_netdev_registered(const struct net_device *ndev);
+struct net_device *rsiw_notifier_netdev(void *data);
+bool rsiw_link_register(struct rdma_link_ops *ops);
+bool rsiw_module_present(const char *name);
+bool rsiw_module_is(const void *module, const char *name);
+
+#endif /* _RSIW_IB_H */
