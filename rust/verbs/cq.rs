@@ -28,7 +28,8 @@ use crate::{
     sys::{
         ib::{
             core_ref::CoreRef,
-            event,
+            driver::Arm,
+            event::CoreCq,
             ring::{
                 Owner,
                 Ring, //
@@ -48,12 +49,13 @@ use crate::{
         work, //
     },
     verbs::{
+        counters::Counter,
+        device::Slot,
         queue::abi::{
             flag,
             opcode,
             CQE_WORDS, //
         },
-        Device,
         Qpn,
         Stag, //
     },
@@ -173,15 +175,6 @@ mod notify {
     pub(super) const NEXT_COMPLETION: u32 = 2;
 }
 
-/// When a kernel user wants to be called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arm {
-    /// At a solicited or unsuccessful completion.
-    Solicited,
-    /// At any completion.
-    Next,
-}
-
 /// Where the queue stands.
 struct CqInner {
     /// The next entry to fill, free running.
@@ -193,8 +186,8 @@ struct CqInner {
 /// A completion queue.
 #[pin_data]
 pub(crate) struct Cq {
-    /// The device.
-    device: Arc<Device>,
+    /// Its place in the device.
+    slot: Slot,
     /// Its number, for the process.
     number: u32,
     /// The entries.
@@ -206,7 +199,7 @@ pub(crate) struct Cq {
     overflown: Atomic<bool>,
     /// The queue as `ib_core` knows it, until it is destroyed.
     #[pin]
-    core: CoreRef<event::CoreCq>,
+    core: CoreRef<CoreCq>,
     /// Calls handlers that may post, away from where completions are made.
     #[pin]
     call: Work<Cq, { Cq::CALL }>,
@@ -244,11 +237,11 @@ impl Cq {
 
     /// A queue of at least `entries` entries. Process context; sleeps.
     pub(super) fn new(
-        device: Arc<Device>,
+        slot: Slot,
         number: u32,
         entries: u32,
         owner: Owner,
-        core: event::CoreCq,
+        core: CoreCq,
     ) -> Result<Arc<Self>> {
         let ring = Ring::new(
             entries.checked_next_power_of_two().ok_or(EINVAL)?,
@@ -258,7 +251,7 @@ impl Cq {
         )?;
         Arc::pin_init(
             pin_init!(Self {
-                device,
+                slot,
                 number,
                 ring,
                 inner <- new_spinlock_irq!(CqInner { put: 0, get: 0 }, "rsiw_cq"),
@@ -345,6 +338,7 @@ impl Cq {
 
     /// Reports the first entry that did not fit.
     fn overflow(self: &Arc<Self>) {
+        self.slot.device().counters().add(Counter::CqOverflows, 1);
         if !self.overflown.xchg(true, Full) {
             let _ = work::process().enqueue::<Arc<Self>, { Self::REPORT }>(self.clone());
         }
@@ -369,7 +363,7 @@ impl Cq {
             inner.get = at.wrapping_add(1);
             let number = number as u32;
             if last.is_none_or(|(known, _)| known != number) {
-                last = self.device.qp_ptr(number).map(|qp| (number, qp));
+                last = self.slot.device().qp_ptr(number).map(|qp| (number, qp));
             }
             let Some((_, qp)) = last else {
                 continue;

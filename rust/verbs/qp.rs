@@ -536,9 +536,10 @@ impl Qp {
     }
 
     /// `iw_cm` takes a reference (`iw_add_ref`): destroying waits for it.
-    pub(crate) fn cm_get(&self) {
-        // Fails only when the queue pair is being destroyed, when nobody has a reference to copy.
-        let _ = self.core.get();
+    ///
+    /// `false` when it is being destroyed already.
+    pub(crate) fn cm_get(&self) -> bool {
+        self.core.get()
     }
 
     /// `iw_cm` gives a reference back (`iw_rem_ref`).

@@ -98,7 +98,7 @@ impl Access {
 
 /// What makes a region's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::verbs) enum Kind {
     /// Memory of a process.
     User,
     /// All kernel memory, for local access.
@@ -207,7 +207,7 @@ pub(crate) struct RegMr {
 
 impl Region {
     /// An invalid region of index `index`.
-    pub(super) fn new(
+    pub(in crate::verbs) fn new(
         index: u32,
         pd: PdId,
         kind: Kind,
@@ -223,27 +223,27 @@ impl Region {
     }
 
     /// The list of pieces which a fast-registration region starts with.
-    pub(super) fn segments(max: usize, flags: Flags) -> Result<Segments> {
+    pub(in crate::verbs) fn segments(max: usize, flags: Flags) -> Result<Segments> {
         Segments::with_capacity(max, flags)
     }
 
-    /// Its STag with key 0.
-    pub(super) fn stag(&self) -> Stag {
-        ids::stag(self.index, 0)
+    /// Its STag with that key.
+    pub(in crate::verbs) fn stag(&self, key: u8) -> Stag {
+        ids::stag(self.index, key)
     }
 
     /// The protection domain.
-    pub(super) fn pd(&self) -> PdId {
+    pub(in crate::verbs) fn pd(&self) -> PdId {
         self.pd
     }
 
     /// What kind it is.
-    pub(super) fn kind(&self) -> Kind {
+    pub(in crate::verbs) fn kind(&self) -> Kind {
         self.kind
     }
 
     /// Makes a region of a process's memory valid, for as long as it lives.
-    pub(super) fn publish(
+    pub(in crate::verbs) fn publish(
         &self,
         key: u8,
         base: u64,
@@ -263,7 +263,7 @@ impl Region {
     }
 
     /// Makes a DMA region valid.
-    pub(super) fn publish_kernel(&self, access: Access, memory: KernelMemory) -> Result {
+    pub(in crate::verbs) fn publish_kernel(&self, access: Access, memory: KernelMemory) -> Result {
         self.publish(0, 0, u64::MAX, access, Backing::Kernel(memory))
     }
 
@@ -271,7 +271,7 @@ impl Region {
     ///
     /// Any context. Fails with `ENOMEM` when the region is valid, its list therefore in use, and
     /// there is no memory for another one.
-    pub(super) fn stage<R>(&self, fill: impl FnOnce(&mut Segments) -> R) -> Result<R> {
+    pub(in crate::verbs) fn stage<R>(&self, fill: impl FnOnce(&mut Segments) -> R) -> Result<R> {
         let Kind::FastReg(max) = self.kind else {
             return Err(EINVAL);
         };
@@ -332,7 +332,7 @@ impl Region {
 
     /// Makes it invalid for good and gives its memory back, which the caller drops in process
     /// context.
-    pub(super) fn retire(&self) -> Option<Backing> {
+    pub(in crate::verbs) fn retire(&self) -> Option<Backing> {
         self.cell
             .revoke(None, |geometry| geometry.backing.take())
             .ok()

@@ -17,6 +17,7 @@ use crate::{
     sys::{
         ib::{
             core_ref::CoreRef,
+            driver::SrqAttr,
             event::CoreSrq,
             ring::{
                 Owner,
@@ -57,7 +58,7 @@ struct SrqInner {
 #[pin_data]
 pub(crate) struct Srq {
     /// Its place in the device.
-    slot: Slot,
+    _slot: Slot,
     /// The protection domain.
     pd: PdId,
     /// What its owner asked for.
@@ -90,17 +91,6 @@ impl WorkItem for Srq {
     }
 }
 
-/// What a shared receive queue is made with, or asked about.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SrqAttr {
-    /// Work requests.
-    pub(crate) max_wr: u32,
-    /// Scatter-gather elements of each.
-    pub(crate) max_sge: u32,
-    /// See [`SrqInner::limit`].
-    pub(crate) limit: u32,
-}
-
 impl Srq {
     /// A queue. Process context; sleeps.
     pub(super) fn new(
@@ -122,7 +112,7 @@ impl Srq {
         let ring = RecvRing::new(depth, max_sge, owner)?;
         Arc::pin_init(
             try_pin_init!(Self {
-                slot,
+                _slot: slot,
                 pd,
                 max_wr: depth,
                 max_sge,
@@ -192,10 +182,5 @@ impl Srq {
     /// Waits for the event handler to be done. Process context; sleeps.
     pub(super) fn retire(&self) {
         self.core.retire();
-    }
-
-    /// Its place in the device.
-    pub(super) fn slot(&self) -> &Slot {
-        &self.slot
     }
 }

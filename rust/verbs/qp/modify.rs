@@ -11,6 +11,12 @@ use kernel::{
     sync::Arc, //
 };
 
+pub(crate) use crate::sys::ib::attr::{
+    Attributes,
+    Cap,
+    Change,
+    IbState, //
+};
 use crate::verbs::{
     limits,
     qp::{
@@ -26,40 +32,6 @@ use crate::verbs::{
 
 /// The one port.
 const PORT: u32 = 1;
-
-/// States as the verbs name them (`enum ib_qp_state`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IbState {
-    /// As made.
-    Reset,
-    /// Initialised.
-    Init,
-    /// Ready to receive.
-    Rtr,
-    /// Ready to send.
-    Rts,
-    /// Send queue drained.
-    Sqd,
-    /// Send queue error.
-    Sqe,
-    /// Error.
-    Err,
-}
-
-/// What a queue pair can hold (`struct ib_qp_cap`).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cap {
-    /// Send work requests.
-    pub(crate) max_send_wr: u32,
-    /// Receive work requests.
-    pub(crate) max_recv_wr: u32,
-    /// Scatter-gather elements of a send work request.
-    pub(crate) max_send_sge: u32,
-    /// Scatter-gather elements of a receive work request.
-    pub(crate) max_recv_sge: u32,
-    /// Octets of inline data.
-    pub(crate) max_inline: u32,
-}
 
 impl Cap {
     /// Checks what was asked for, and rounds it up to what the queues really hold.
@@ -84,7 +56,8 @@ impl Cap {
             },
             max_send_sge: self.max_send_sge.max(1),
             max_recv_sge: if shared_rq { 0 } else { self.max_recv_sge.max(1) },
-            max_inline: self.max_inline,
+            // The ring has the room anyway.
+            max_inline: MAX_INLINE as u32,
         })
     }
 
@@ -102,27 +75,6 @@ impl Cap {
     pub(in crate::verbs) fn max_recv_sge(&self) -> u8 {
         self.max_recv_sge.min(MAX_SGE as u32) as u8
     }
-}
-
-/// A request to change attributes; `None` is what the mask leaves out.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Change {
-    /// The state to go to.
-    pub(crate) state: Option<IbState>,
-    /// The state which the owner takes it to be in.
-    pub(crate) current: Option<IbState>,
-    /// `enum ib_access_flags`.
-    pub(crate) access: Option<u32>,
-    /// The port.
-    pub(crate) port: Option<u32>,
-    /// The partition key index.
-    pub(crate) pkey_index: Option<u16>,
-    /// Reads we may have outstanding (ORD).
-    pub(crate) max_rd_atomic: Option<u8>,
-    /// Reads the peer may have outstanding (IRD).
-    pub(crate) max_dest_rd_atomic: Option<u8>,
-    /// The mask has something that an RNIC has not.
-    pub(crate) unsupported: bool,
 }
 
 /// The attributes that are kept for the owner.
@@ -144,23 +96,6 @@ impl Default for Kept {
             ird: limits::MAX_RD_ATOM as u8,
         }
     }
-}
-
-/// What `query_qp` tells.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Attributes {
-    /// The state.
-    pub(crate) state: IbState,
-    /// `enum ib_access_flags`.
-    pub(crate) access: u32,
-    /// Reads we may have outstanding (ORD).
-    pub(crate) max_rd_atomic: u8,
-    /// Reads the peer may have outstanding (IRD).
-    pub(crate) max_dest_rd_atomic: u8,
-    /// What it holds.
-    pub(crate) cap: Cap,
-    /// Every send work request asks for a completion.
-    pub(crate) signal_all: bool,
 }
 
 /// What a change of state comes to.

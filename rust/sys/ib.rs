@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `ib_core`: everything through which the RDMA stack and this driver meet.
+//!
+//! The vtable calls a [`driver::Driver`], which never sees a raw pointer:
+//!
+//! - [`driver`]: what a driver provides; [`attr`], [`wr`], [`event`]: what it is given
+//! - [`vtable`], [`objects`], [`memory_verbs`], [`queue_verbs`]: from C callbacks to the driver
+//! - [`device`], [`link`], [`netdev`], [`stats`]: a device's life
+//! - [`ring`], [`mmap`], [`udata`]: what is shared with a process
+//! - [`memory`], [`pin`]: registered memory
+//! - [`core_ref`]: objects that `ib_core` frees
+
+pub(crate) mod attr;
+pub(crate) mod core_ref;
+pub(crate) mod device;
+pub(crate) mod driver;
+pub(crate) mod event;
+pub(crate) mod link;
+pub(crate) mod memory;
+mod memory_verbs;
+mod mmap;
+pub(crate) mod netdev;
+pub(crate) mod objects;
+pub(crate) mod pin;
+mod queue_verbs;
+pub(crate) mod ring;
+mod udata;
+mod vtable;
+pub(crate) mod wr;

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Attributes of queue pairs, ports and devices, between C structures and the driver.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use kernel::prelude::*;
+
+use crate::sys::bindings;
+
+/// States as the verbs name them (`enum ib_qp_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IbState {
+    /// As made.
+    Reset,
+    /// Initialised.
+    Init,
+    /// Ready to receive.
+    Rtr,
+    /// Ready to send.
+    Rts,
+    /// Send queue drained.
+    Sqd,
+    /// Send queue error.
+    Sqe,
+    /// Error.
+    Err,
+}
+
+/// What a queue pair can hold (`struct ib_qp_cap`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cap {
+    /// Send work requests.
+    pub(crate) max_send_wr: u32,
+    /// Receive work requests.
+    pub(crate) max_recv_wr: u32,
+    /// Scatter-gather elements of a send work request.
+    pub(crate) max_send_sge: u32,
+    /// Scatter-gather elements of a receive work request.
+    pub(crate) max_recv_sge: u32,
+    /// Octets of inline data.
+    pub(crate) max_inline: u32,
+}
+
+impl IbState {
+    /// From `enum ib_qp_state`.
+    fn from_raw(state: bindings::ib_qp_state) -> Option<Self> {
+        Some(match state {
+            bindings::ib_qp_state_IB_QPS_RESET => Self::Reset,
+            bindings::ib_qp_state_IB_QPS_INIT => Self::Init,
+            bindings::ib_qp_state_IB_QPS_RTR => Self::Rtr,
+            bindings::ib_qp_state_IB_QPS_RTS => Self::Rts,
+            bindings::ib_qp_state_IB_QPS_SQD => Self::Sqd,
+            bindings::ib_qp_state_IB_QPS_SQE => Self::Sqe,
+            bindings::ib_qp_state_IB_QPS_ERR => Self::Err,
+            _ => return None,
+        })
+    }
+
+    /// To `enum ib_qp_state`.
+    fn to_raw(self) -> bindings::ib_qp_state {
+        match self {
+            Self::Reset => bindings::ib_qp_state_IB_QPS_RESET,
+            Self::Init => bindings::ib_qp_state_IB_QPS_INIT,
+            Self::Rtr => bindings::ib_qp_state_IB_QPS_RTR,
+            Self::Rts => bindings::ib_qp_state_IB_QPS_RTS,
+            Self::Sqd => bindings::ib_qp_state_IB_QPS_SQD,
+            Self::Sqe => bindings::ib_qp_state_IB_QPS_SQE,
+            Self::Err => bindings::ib_qp_state_IB_QPS_ERR,
+        }
+    }
+}
+
+impl Cap {
+    /// From the C structure.
+    pub(super) fn from_raw(cap: &bindings::ib_qp_cap) -> Self {
+        Self {
+            max_send_wr: cap.max_send_wr,
+            max_recv_wr: cap.max_recv_wr,
+            max_send_sge: cap.max_send_sge,
+            max_recv_sge: cap.max_recv_sge,
+            max_inline: cap.max_inline_data,
+        }
+    }
+
+    /// Into the C structure.
+    pub(super) fn fill(&self, cap: &mut bindings::ib_qp_cap) {
+        cap.max_send_wr = self.max_send_wr;
+        cap.max_recv_wr = self.max_recv_wr;
+        cap.max_send_sge = self.max_send_sge;
+        cap.max_recv_sge = self.max_recv_sge;
+        cap.max_inline_data = self.max_inline;
+    }
+}
+
+/// A request to change attributes; `None` is what the mask leaves out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Change {
+    /// The state to go to.
+    pub(crate) state: Option<IbState>,
+    /// The state which the owner takes it to be in.
+    pub(crate) current: Option<IbState>,
+    /// `enum ib_access_flags`.
+    pub(crate) access: Option<u32>,
+    /// The port.
+    pub(crate) port: Option<u32>,
+    /// The partition key index.
+    pub(crate) pkey_index: Option<u16>,
+    /// Reads we may have outstanding (ORD).
+    pub(crate) max_rd_atomic: Option<u8>,
+    /// Reads the peer may have outstanding (IRD).
+    pub(crate) max_dest_rd_atomic: Option<u8>,
+    /// The mask has something that an RNIC has not.
+    pub(crate) unsupported: bool,
+}
+
+/// What an RNIC understands of `enum ib_qp_attr_mask`, or takes note of without effect: those that
+/// the connection manager and scripts made for InfiniBand give along.
+const KNOWN: u32 = bindings::ib_qp_attr_mask_IB_QP_STATE
+    | bindings::ib_qp_attr_mask_IB_QP_CUR_STATE
+    | bindings::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS
+    | bindings::ib_qp_attr_mask_IB_QP_PKEY_INDEX
+    | bindings::ib_qp_attr_mask_IB_QP_PORT
+    | bindings::ib_qp_attr_mask_IB_QP_AV
+    | bindings::ib_qp_attr_mask_IB_QP_PATH_MTU
+    | bindings::ib_qp_attr_mask_IB_QP_TIMEOUT
+    | bindings::ib_qp_attr_mask_IB_QP_RETRY_CNT
+    | bindings::ib_qp_attr_mask_IB_QP_RNR_RETRY
+    | bindings::ib_qp_attr_mask_IB_QP_RQ_PSN
+    | bindings::ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC
+    | bindings::ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER
+    | bindings::ib_qp_attr_mask_IB_QP_SQ_PSN
+    | bindings::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC
+    | bindings::ib_qp_attr_mask_IB_QP_DEST_QPN
+    | bindings::ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY;
+
+impl Change {
+    /// What of `attr` the mask selects.
+    pub(super) fn from_raw(attr: &bindings::ib_qp_attr, mask: u32) -> Self {
+        let on = |bit: u32| mask & bit != 0;
+        let mut unsupported = mask & !KNOWN != 0;
+        let mut state = |bit, value| {
+            if !on(bit) {
+                return None;
+            }
+            let state = IbState::from_raw(value);
+            unsupported |= state.is_none();
+            state
+        };
+        let to = state(bindings::ib_qp_attr_mask_IB_QP_STATE, attr.qp_state);
+        let current = state(
+            bindings::ib_qp_attr_mask_IB_QP_CUR_STATE,
+            attr.cur_qp_state,
+        );
+        Self {
+            state: to,
+            current,
+            access: on(bindings::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS)
+                .then_some(attr.qp_access_flags as u32),
+            port: on(bindings::ib_qp_attr_mask_IB_QP_PORT).then_some(attr.port_num),
+            pkey_index: on(bindings::ib_qp_attr_mask_IB_QP_PKEY_INDEX).then_some(attr.pkey_index),
+            max_rd_atomic: on(bindings::ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC)
+                .then_some(attr.max_rd_atomic),
+            max_dest_rd_atomic: on(bindings::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC)
+                .then_some(attr.max_dest_rd_atomic),
+            unsupported,
+        }
+    }
+}
+
+/// What `query_qp` tells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attributes {
+    /// The state.
+    pub(crate) state: IbState,
+    /// `enum ib_access_flags`.
+    pub(crate) access: u32,
+    /// Reads we may have outstanding (ORD).
+    pub(crate) max_rd_atomic: u8,
+    /// Reads the peer may have outstanding (IRD).
+    pub(crate) max_dest_rd_atomic: u8,
+    /// What it holds.
+    pub(crate) cap: Cap,
+    /// Every send work request asks for a completion.
+    pub(crate) signal_all: bool,
+}
+
+impl Attributes {
+    /// Into the C structures.
+    pub(super) fn fill(
+        &self,
+        mtu: bindings::ib_mtu,
+        attr: &mut bindings::ib_qp_attr,
+        init: &mut bindings::ib_qp_init_attr,
+    ) {
+        attr.qp_state = self.state.to_raw();
+        attr.cur_qp_state = self.state.to_raw();
+        attr.path_mtu = mtu;
+        attr.qp_access_flags = self.access as c_int;
+        attr.port_num = 1;
+        attr.max_rd_atomic = self.max_rd_atomic;
+        attr.max_dest_rd_atomic = self.max_dest_rd_atomic;
+        self.cap.fill(&mut attr.cap);
+        self.cap.fill(&mut init.cap);
+        init.sq_sig_type = if self.signal_all {
+            bindings::ib_sig_type_IB_SIGNAL_ALL_WR
+        } else {
+            bindings::ib_sig_type_IB_SIGNAL_REQ_WR
+        };
+        init.qp_type = bindings::ib_qp_type_IB_QPT_RC;
+        init.port_num = 1;
+    }
+}
+
+/// What a device can do, in numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Queue pairs.
+    pub(crate) qp: u32,
+    /// Work requests in a queue.
+    pub(crate) qp_wr: u32,
+    /// Scatter-gather elements of a work request.
+    pub(crate) sge: u32,
+    /// The same for an unsplit Read.
+    pub(crate) sge_rd: u32,
+    /// Completion queues.
+    pub(crate) cq: u32,
+    /// Entries of one.
+    pub(crate) cqe: u32,
+    /// Memory regions.
+    pub(crate) mr: u32,
+    /// Pieces of a fast-registration region.
+    pub(crate) fast_reg: u32,
+    /// Protection domains.
+    pub(crate) pd: u32,
+    /// Reads outstanding in each direction.
+    pub(crate) rd_atom: u16,
+    /// Shared receive queues.
+    pub(crate) srq: u32,
+    /// Work requests in one.
+    pub(crate) srq_wr: u32,
+    /// Entries of the GID table.
+    pub(crate) gids: u32,
+    /// Octets of a message.
+    pub(crate) message: u32,
+}
+
+impl Limits {
+    /// Into the C structure, which is zeroed first.
+    pub(super) fn fill(&self, guid: u64, attr: &mut bindings::ib_device_attr) {
+        *attr = pin_init::zeroed();
+        attr.sys_image_guid = guid;
+        attr.max_mr_size = u64::MAX;
+        attr.page_size_cap = kernel::page::PAGE_SIZE as u64;
+        // The identity that users know from the in-tree soft-iWARP.
+        attr.vendor_id = 0x0062_6d74;
+        attr.device_cap_flags = u64::from(
+            bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS,
+        );
+        attr.kernel_cap_flags = u64::from(
+            bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG
+                | bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY
+                | bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG,
+        );
+        // The numbers are signed in some kernels and unsigned in others.
+        attr.max_qp = self.qp as _;
+        attr.max_qp_wr = self.qp_wr as _;
+        attr.max_send_sge = self.sge as _;
+        attr.max_recv_sge = self.sge as _;
+        attr.max_sge_rd = self.sge_rd as _;
+        attr.max_cq = self.cq as _;
+        attr.max_cqe = self.cqe as _;
+        attr.max_mr = self.mr as _;
+        attr.max_pd = self.pd as _;
+        attr.max_qp_rd_atom = self.rd_atom as _;
+        attr.max_qp_init_rd_atom = self.rd_atom as _;
+        attr.max_res_rd_atom = (u32::from(self.rd_atom)).saturating_mul(self.qp) as _;
+        attr.max_srq = self.srq as _;
+        attr.max_srq_wr = self.srq_wr as _;
+        attr.max_srq_sge = self.sge as _;
+        attr.max_fast_reg_page_list_len = self.fast_reg as _;
+    }
+}

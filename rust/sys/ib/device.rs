@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A device: allocation, registration, and its end.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    str::CStr,
+    sync::Arc, //
+};
+
+use crate::sys::{
+    bindings,
+    ib::{
+        driver::Driver,
+        netdev::Netdev,
+        objects::DeviceObject,
+        vtable::Vtable, //
+    },
+    iwcm::CmOps,
+    net::NetNs, //
+};
+
+/// A counted reference to the memory of a device, registered or not.
+///
+/// # Invariants
+///
+/// The reference is counted by the device's `struct device`.
+pub(crate) struct DeviceRef(NonNull<bindings::ib_device>);
+
+// SAFETY: References may be dropped, and the calls below be made, by any task.
+unsafe impl Send for DeviceRef {}
+// SAFETY: As above.
+unsafe impl Sync for DeviceRef {}
+
+impl DeviceRef {
+    /// Counts another reference.
+    ///
+    /// # Safety
+    ///
+    /// `device` is alive.
+    unsafe fn new(device: NonNull<bindings::ib_device>) -> Self {
+        // SAFETY: The caller's promise.
+        unsafe { bindings::rsiw_device_get(device.as_ptr()) };
+        // INVARIANT: Just counted.
+        Self(device)
+    }
+
+    /// Ends the registration and waits until all users are gone. Process context; sleeps. Does
+    /// nothing more than wait when somebody else ends it or has ended it.
+    pub(crate) fn unregister(&self) {
+        // SAFETY: By the invariant of the type; `dealloc_driver` is set, so that the core frees
+        // what it made.
+        unsafe { bindings::ib_unregister_device(self.0.as_ptr()) }
+    }
+
+    /// Has the registration ended by a work item, if there is one. Any process context, also
+    /// under the RTNL.
+    pub(crate) fn unregister_queued(&self) {
+        // SAFETY: By the invariant of the type; only called while registered.
+        unsafe {
+            if bindings::rsiw_device_try_get(self.0.as_ptr()) {
+                bindings::ib_unregister_device_queued(self.0.as_ptr());
+                bindings::ib_device_put(self.0.as_ptr());
+            }
+        }
+    }
+
+    /// The table of GIDs has changed. Any context.
+    pub(crate) fn gids_changed(&self) {
+        // SAFETY: As above.
+        unsafe {
+            if bindings::rsiw_device_try_get(self.0.as_ptr()) {
+                let mut event: bindings::ib_event = pin_init::zeroed();
+                event.device = self.0.as_ptr();
+                event.event = bindings::ib_event_type_IB_EVENT_GID_CHANGE;
+                event.element.port_num = 1;
+                bindings::ib_dispatch_event(&event);
+                bindings::ib_device_put(self.0.as_ptr());
+            }
+        }
+    }
+
+    /// The network namespace of the interface; `None` when either is on its way out. Process
+    /// context.
+    pub(crate) fn netns(&self) -> Option<NetNs> {
+        // SAFETY: By the invariant of the type. A held interface keeps its namespace in memory.
+        unsafe {
+            let netdev = bindings::ib_device_get_netdev(self.0.as_ptr(), 1);
+            if netdev.is_null() {
+                return None;
+            }
+            let net = NetNs::from_raw(bindings::rsiw_netdev_net(netdev.cast()).cast());
+            bindings::rsiw_netdev_put(netdev.cast());
+            net
+        }
+    }
+}
+
+impl Clone for DeviceRef {
+    fn clone(&self) -> Self {
+        // SAFETY: Alive by the invariant of the type.
+        unsafe { Self::new(self.0) }
+    }
+}
+
+impl Drop for DeviceRef {
+    fn drop(&mut self) {
+        // SAFETY: By the invariant of the type.
+        unsafe { bindings::rsiw_device_put(self.0.as_ptr()) }
+    }
+}
+
+/// A device that is not registered yet.
+pub(crate) struct Allocated<D: Driver> {
+    /// The device; the one reference that `ib_dealloc_device()` drops.
+    device: NonNull<bindings::ib_device>,
+    /// The driver.
+    _driver: PhantomData<D>,
+}
+
+impl<D: CmOps> Allocated<D> {
+    /// A device for an interface, in the interface's network namespace.
+    pub(crate) fn new(netdev: &Netdev<'_>) -> Result<Self> {
+        // SAFETY: The size is that of our object, which begins with an `ib_device`; the interface
+        // keeps its namespace until it is gone, and with it the device.
+        let device = unsafe {
+            bindings::_ib_alloc_device(size_of::<DeviceObject<D>>(), netdev.net_ptr().cast())
+        };
+        let device = NonNull::new(device).ok_or(ENOMEM)?;
+        // SAFETY: Fresh; the core copies the table.
+        unsafe { bindings::ib_set_device_ops(device.as_ptr(), &Vtable::<D>::OPS) };
+        Ok(Self {
+            device,
+            _driver: PhantomData,
+        })
+    }
+
+    /// A reference that lives as long as anybody likes.
+    pub(crate) fn reference(&self) -> DeviceRef {
+        // SAFETY: Alive.
+        unsafe { DeviceRef::new(self.device) }
+    }
+
+    /// Registers the device as `name` for the driver's `inner`, with a port on `netdev`.
+    ///
+    /// Process context; sleeps. `ENFILE` or `EEXIST` when the name is taken. On failure
+    /// [`removed`](Driver::removed) has been called.
+    pub(crate) fn register(
+        self,
+        name: &CStr,
+        inner: Arc<D::Device>,
+        netdev: &Netdev<'_>,
+        guid: u64,
+    ) -> Result {
+        let this = core::mem::ManuallyDrop::new(self);
+        let device = this.device.as_ptr();
+        // SAFETY: Alive and not registered, so that nobody else uses it; on failure it is
+        // deallocated as `ib_register_device()` demands.
+        unsafe {
+            DeviceObject::<D>::fill(device, inner, [None, None]);
+            let core = &mut *device;
+            core.node_type = bindings::rdma_node_type_RDMA_NODE_RNIC as u8;
+            core.phys_port_cnt = 1;
+            core.num_comp_vectors = bindings::rsiw_num_cpus();
+            core.local_dma_lkey = 0;
+            core.node_guid = guid;
+            core.uverbs_cmd_mask |=
+                1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND;
+            core.iw_driver_flags = bindings::IW_F_NO_PORT_MAP;
+            core.name_assign_type =
+                bindings::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER;
+            fill_chars(&mut core.node_desc, D::DESCRIPTION.to_bytes());
+            fill_chars(&mut core.iw_ifname, netdev.name());
+            let result = to_result(bindings::ib_device_set_netdev(
+                device,
+                netdev.as_ptr().cast(),
+                1,
+            ))
+            .and_then(|()| {
+                to_result(bindings::ib_register_device(
+                    device,
+                    name.as_char_ptr(),
+                    core::ptr::null_mut(),
+                ))
+            });
+            if result.is_err() {
+                bindings::ib_dealloc_device(device);
+            }
+            result
+        }
+    }
+}
+
+impl<D: Driver> Drop for Allocated<D> {
+    fn drop(&mut self) {
+        // SAFETY: Never registered.
+        unsafe { bindings::ib_dealloc_device(self.device.as_ptr()) }
+    }
+}
+
+/// Copies octets into a C array, cut short if need be, with a NUL at the end.
+fn fill_chars(to: &mut [kernel::ffi::c_char], from: &[u8]) {
+    let room = to.len().saturating_sub(1);
+    for (to, from) in to.iter_mut().take(room).zip(from) {
+        *to = *from as kernel::ffi::c_char;
+    }
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Network interfaces as the device of a link sees them, and what happens to them.
+//!
+//! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
+
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    types::Opaque, //
+};
+
+use crate::sys::{
+    bindings,
+    ib::driver::Driver, //
+};
+
+/// What an interface is (`ARPHRD_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NetdevKind {
+    /// Ethernet, and all that looks so: veth, bridge, dummy, ...
+    Ethernet,
+    /// IEEE 802.
+    Ieee802,
+    /// No link layer address: tun.
+    Bare,
+    /// The loopback interface.
+    Loopback,
+    /// Anything else.
+    Other,
+}
+
+/// An interface that somebody keeps for the moment.
+pub(crate) struct Netdev<'a> {
+    /// The interface.
+    netdev: NonNull<bindings::net_device>,
+    /// A copy of what is of interest.
+    info: bindings::rsiw_netdev_info,
+    /// Borrowed.
+    _kept: PhantomData<&'a ()>,
+}
+
+impl Netdev<'_> {
+    /// Looks at an interface.
+    ///
+    /// # Safety
+    ///
+    /// `netdev` is null or an interface that stays as long as the value.
+    pub(super) unsafe fn new(netdev: *mut bindings::net_device) -> Option<Self> {
+        let netdev = NonNull::new(netdev)?;
+        let mut info: bindings::rsiw_netdev_info = pin_init::zeroed();
+        // SAFETY: The caller's promise.
+        unsafe { bindings::rsiw_netdev_info(netdev.as_ptr().cast(), &mut info) };
+        Some(Self {
+            netdev,
+            info,
+            _kept: PhantomData,
+        })
+    }
+
+    /// The interface.
+    pub(super) fn as_ptr(&self) -> *mut bindings::net_device {
+        self.netdev.as_ptr()
+    }
+
+    /// Its network namespace.
+    pub(crate) fn net_ptr(&self) -> *mut bindings::net {
+        self.info.net.cast()
+    }
+
+    /// A number that no other interface has, as long as this one is there.
+    pub(crate) fn id(&self) -> usize {
+        self.netdev.as_ptr() as usize
+    }
+
+    /// A number that no other network namespace has, as long as this one is there.
+    pub(crate) fn net_id(&self) -> usize {
+        self.info.net as usize
+    }
+
+    /// Its index in its network namespace.
+    pub(crate) fn ifindex(&self) -> u32 {
+        self.info.ifindex
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &[u8] {
+        let name = &self.info.name;
+        let len = name.iter().position(|c| *c == 0).unwrap_or(name.len());
+        name.get(..len).unwrap_or(&[])
+    }
+
+    /// What it is.
+    pub(crate) fn kind(&self) -> NetdevKind {
+        match u32::from(self.info.kind) {
+            bindings::ARPHRD_ETHER => NetdevKind::Ethernet,
+            bindings::ARPHRD_IEEE802 => NetdevKind::Ieee802,
+            bindings::ARPHRD_NONE => NetdevKind::Bare,
+            bindings::ARPHRD_LOOPBACK => NetdevKind::Loopback,
+            _ => NetdevKind::Other,
+        }
+    }
+
+    /// Its link layer address of 48 bits; `None` if it has none or only zeros.
+    pub(crate) fn address(&self) -> Option<[u8; 6]> {
+        let address = self.info.address;
+        (self.info.addr_len == 6 && address != [0; 6]).then_some(address)
+    }
+
+    /// Whether it is neither on the way in nor on the way out, at this moment.
+    pub(crate) fn is_registered(&self) -> bool {
+        // SAFETY: The interface is kept.
+        unsafe { bindings::rsiw_netdev_registered(self.netdev.as_ptr().cast()) }
+    }
+
+    /// Whether an RDMA device with our driver id sits on it already, ours or not.
+    pub(crate) fn has_device(&self) -> bool {
+        // SAFETY: The interface is kept; the device found is given back.
+        unsafe {
+            let device = bindings::ib_device_get_by_netdev(
+                self.netdev.as_ptr().cast(),
+                bindings::rdma_driver_id_RDMA_DRIVER_SIW,
+            );
+            if device.is_null() {
+                return false;
+            }
+            bindings::ib_device_put(device);
+            true
+        }
+    }
+}
+
+/// What happened to an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NetdevEvent {
+    /// It goes, or moves to another network namespace.
+    Gone,
+    /// It has another link layer address.
+    Address,
+}
+
+/// Registered notifiers of interfaces and network namespaces.
+///
+/// # Invariants
+///
+/// Registered from the end of initialisation until dropped.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Notifiers<D: Driver> {
+    /// Of interfaces.
+    #[pin]
+    netdev: Opaque<bindings::notifier_block>,
+    /// Of network namespaces.
+    #[pin]
+    pernet: Opaque<bindings::pernet_operations>,
+    /// The driver.
+    _driver: PhantomData<D>,
+}
+
+// SAFETY: The blocks belong to the chains.
+unsafe impl<D: Driver> Send for Notifiers<D> {}
+// SAFETY: As above.
+unsafe impl<D: Driver> Sync for Notifiers<D> {}
+
+impl<D: Driver> Notifiers<D> {
+    /// Registers them. The driver may be called before this returns.
+    pub(crate) fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            netdev: Opaque::new(bindings::notifier_block {
+                notifier_call: Some(Self::netdev_event),
+                ..pin_init::zeroed()
+            }),
+            pernet: Opaque::new(bindings::pernet_operations {
+                pre_exit: Some(Self::netns_exit),
+                ..pin_init::zeroed()
+            }),
+            _driver: PhantomData,
+            // The addresses are only final now.
+            _: {
+                // SAFETY: Pinned blocks that `drop` takes out again.
+                unsafe {
+                    to_result(bindings::register_pernet_subsys(pernet.get()))?;
+                    let ret = bindings::register_netdevice_notifier(netdev.get());
+                    if ret != 0 {
+                        bindings::unregister_pernet_subsys(pernet.get());
+                        return Err(Error::from_errno(ret));
+                    }
+                }
+            },
+        })
+    }
+
+    /// An event of an interface.
+    ///
+    /// # Safety
+    ///
+    /// Called by the chain of interfaces, under the RTNL.
+    unsafe extern "C" fn netdev_event(
+        _block: *mut bindings::notifier_block,
+        event: kernel::ffi::c_ulong,
+        data: *mut c_void,
+    ) -> c_int {
+        let event = match event as bindings::netdev_cmd {
+            bindings::netdev_cmd_NETDEV_UNREGISTER => NetdevEvent::Gone,
+            bindings::netdev_cmd_NETDEV_CHANGEADDR => NetdevEvent::Address,
+            _ => return bindings::NOTIFY_DONE as c_int,
+        };
+        // SAFETY: The data of this chain names an interface, which stays during the call.
+        if let Some(netdev) = unsafe { Netdev::new(bindings::rsiw_notifier_netdev(data).cast()) } {
+            D::netdev_event(event, &netdev);
+        }
+        bindings::NOTIFY_DONE as c_int
+    }
+
+    /// The end of a network namespace, before anything in it is gone.
+    ///
+    /// # Safety
+    ///
+    /// Called by the network core in process context without the RTNL.
+    unsafe extern "C" fn netns_exit(net: *mut bindings::net) {
+        D::netns_exit(net as usize);
+    }
+}
+
+#[pinned_drop]
+impl<D: Driver> PinnedDrop for Notifiers<D> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: By the invariant of the type. No callback runs after these have returned.
+        unsafe {
+            bindings::unregister_netdevice_notifier(self.netdev.get());
+            bindings::unregister_pernet_subsys(self.pernet.get());
+        }
+    }
+}

@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The verbs of completion queues, queue pairs and shared receive queues.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use core::ptr::NonNull;
+
+use kernel::{
+    error::from_result,
+    prelude::*,
+    sync::Arc, //
+};
+
+use crate::sys::{
+    bindings,
+    errno::EOPNOTSUPP,
+    ib::{
+        attr::{
+            Cap,
+            Change, //
+        },
+        driver::{
+            Arm,
+            CqRequest,
+            Driver,
+            QpRequest,
+            SrqAttr, //
+        },
+        event::{
+            CoreCq,
+            CoreQp,
+            CoreSrq, //
+        },
+        mmap::Mapping,
+        objects::{
+            CqObject,
+            DeviceObject,
+            PdObject,
+            QpObject,
+            SrqObject, //
+        },
+        ring::Ring,
+        udata::Udata,
+        vtable::Vtable,
+        wr::{
+            Chain,
+            Chained,
+            WcRoom, //
+        },
+    },
+};
+
+/// Lets the process of a call map a ring; nothing for kernel users.
+fn map(udata: Option<Udata>, ring: Option<&Arc<Ring>>) -> Result<Option<Mapping>> {
+    match (udata, ring) {
+        (Some(udata), Some(ring)) => {
+            Ok(Some(Mapping::new(udata.context()?, ring.clone())?))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The key of a mapping; 0 stands for none.
+fn key(mapping: &Option<Mapping>) -> u64 {
+    mapping.as_ref().map_or(0, Mapping::key)
+}
+
+/// Hands a chain of work requests to `post`, and tells the caller which one was refused.
+///
+/// # Safety
+///
+/// `head` is a valid chain, and `bad` null or room for a pointer.
+unsafe fn post<T: Chained>(
+    head: *const T,
+    bad: *mut *const T,
+    post: impl FnOnce(&mut Chain<'_, T>) -> Result,
+) -> c_int {
+    // SAFETY: The caller's promise.
+    let mut chain = unsafe { Chain::new(head) };
+    let result = post(&mut chain);
+    if result.is_err() && !bad.is_null() {
+        // SAFETY: The caller's promise.
+        unsafe { *bad = chain.bad() };
+    }
+    from_result(|| result.map(|()| 0))
+}
+
+impl<D: Driver> Vtable<D> {
+    /// Makes a completion queue.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with zeroed memory of `size_ib_cq` octets that names its device.
+    pub(super) unsafe extern "C" fn create_cq(
+        cq: *mut bindings::ib_cq,
+        attr: *const bindings::ib_cq_init_attr,
+        attrs: *mut bindings::uverbs_attr_bundle,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let (device, attr, udata) = unsafe {
+                (
+                    DeviceObject::<D>::get((*cq).device)?,
+                    &*attr,
+                    Udata::of_attrs(attrs),
+                )
+            };
+            if attr.flags != 0 {
+                return Err(EOPNOTSUPP);
+            }
+            let request = CqRequest {
+                entries: attr.cqe,
+                owner: Udata::owner(udata),
+                core: CoreCq::new(NonNull::new(cq).ok_or(EINVAL)?),
+            };
+            let inner = D::create_cq(device, request)?;
+            let (number, ring) = D::cq_info(&inner);
+            let entries = ring.slots();
+            let mapping = map(udata, Some(ring))?;
+            if let Some(udata) = udata {
+                udata.reply(&bindings::siw_uresp_create_cq {
+                    cq_id: number,
+                    num_cqe: entries,
+                    cq_key: key(&mapping),
+                })?;
+            }
+            // SAFETY: The caller's promise.
+            unsafe {
+                (*cq).cqe = entries as c_int;
+                CqObject::<D>::fill(cq, inner, [mapping, None]);
+            }
+            Ok(0)
+        })
+    }
+
+    /// Ends a completion queue.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it once with what [`create_cq`](Self::create_cq) has filled in.
+    pub(super) unsafe extern "C" fn destroy_cq(
+        cq: *mut bindings::ib_cq,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        // SAFETY: The caller's promise.
+        if let Some(inner) = unsafe { CqObject::<D>::empty(cq) } {
+            D::destroy_cq(&inner);
+        }
+        0
+    }
+
+    /// Hands completions to a kernel user.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a queue of ours and room for `n` completions.
+    pub(super) unsafe extern "C" fn poll_cq(
+        cq: *mut bindings::ib_cq,
+        n: c_int,
+        wc: *mut bindings::ib_wc,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let (inner, mut room) = unsafe { (CqObject::<D>::get(cq)?, WcRoom::new(wc, n)) };
+            D::poll_cq(inner, &mut room);
+            Ok(c_int::try_from(room.used())?)
+        })
+    }
+
+    /// Arms a completion queue for a kernel user.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a queue of ours.
+    pub(super) unsafe extern "C" fn req_notify_cq(
+        cq: *mut bindings::ib_cq,
+        flags: bindings::ib_cq_notify_flags,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let inner = unsafe { CqObject::<D>::get(cq)? };
+            let kind = flags & bindings::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK;
+            let arm = if kind == bindings::ib_cq_notify_flags_IB_CQ_SOLICITED {
+                Arm::Solicited
+            } else {
+                Arm::Next
+            };
+            let waiting = D::arm_cq(inner, arm);
+            let report = flags & bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
+            Ok(c_int::from(report && waiting))
+        })
+    }
+
+    /// Makes a queue pair.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with zeroed memory of `size_ib_qp` octets that names its device, and
+    /// with queues and a domain of that device.
+    pub(super) unsafe extern "C" fn create_qp(
+        qp: *mut bindings::ib_qp,
+        init: *mut bindings::ib_qp_init_attr,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let (device, init, udata) = unsafe {
+                (
+                    DeviceObject::<D>::get((*qp).device)?,
+                    &mut *init,
+                    Udata::new(udata),
+                )
+            };
+            if init.qp_type != bindings::ib_qp_type_IB_QPT_RC || init.create_flags != 0 {
+                return Err(EOPNOTSUPP);
+            }
+            // SAFETY: As above; a queue pair without completion queues is refused.
+            let (pd, send_cq, recv_cq, srq) = unsafe {
+                (
+                    PdObject::<D>::get((*qp).pd)?,
+                    CqObject::<D>::get(init.send_cq)?.clone(),
+                    CqObject::<D>::get(init.recv_cq)?.clone(),
+                    match NonNull::new(init.srq) {
+                        Some(srq) => Some(SrqObject::<D>::get(srq.as_ptr())?.clone()),
+                        None => None,
+                    },
+                )
+            };
+            let inner = D::create_qp(
+                device,
+                QpRequest {
+                    pd,
+                    send_cq,
+                    recv_cq,
+                    srq,
+                    cap: Cap::from_raw(&init.cap),
+                    signal_all: init.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR,
+                    owner: Udata::owner(udata),
+                    core: CoreQp::new(NonNull::new(qp).ok_or(EINVAL)?),
+                },
+            )?;
+            // SAFETY: The caller's promise.
+            let result = unsafe { Self::finish_qp(qp, init, udata, &inner) };
+            if result.is_err() {
+                D::destroy_qp(&inner);
+            }
+            result.map(|()| 0)
+        })
+    }
+
+    /// Tells the process about its queue pair, and puts it into place.
+    ///
+    /// # Safety
+    ///
+    /// As of [`create_qp`](Self::create_qp).
+    unsafe fn finish_qp(
+        qp: *mut bindings::ib_qp,
+        init: &mut bindings::ib_qp_init_attr,
+        udata: Option<Udata>,
+        inner: &Arc<D::Qp>,
+    ) -> Result {
+        let info = D::qp_info(inner);
+        let sq = map(udata, Some(info.sq))?;
+        let rq = map(udata, info.rq)?;
+        if let Some(udata) = udata {
+            udata.reply(&bindings::siw_uresp_create_qp {
+                qp_id: info.number,
+                num_sqe: info.sq.slots(),
+                num_rqe: info.rq.map_or(0, |ring| ring.slots()),
+                pad: 0,
+                sq_key: key(&sq),
+                rq_key: key(&rq),
+            })?;
+        }
+        info.cap.fill(&mut init.cap);
+        // SAFETY: The caller's promise.
+        unsafe {
+            (*qp).qp_num = info.number;
+            QpObject::<D>::fill(qp, inner.clone(), [sq, rq]);
+        }
+        Ok(())
+    }
+
+    /// Changes attributes of a queue pair.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a queue pair of ours and attributes.
+    pub(super) unsafe extern "C" fn modify_qp(
+        qp: *mut bindings::ib_qp,
+        attr: *mut bindings::ib_qp_attr,
+        mask: c_int,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let (inner, attr) = unsafe { (QpObject::<D>::get(qp)?, &*attr) };
+            D::modify_qp(inner, &Change::from_raw(attr, mask as u32))?;
+            Ok(0)
+        })
+    }
+
+    /// Tells attributes of a queue pair.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a queue pair of ours and room for the answer.
+    pub(super) unsafe extern "C" fn query_qp(
+        qp: *mut bindings::ib_qp,
+        attr: *mut bindings::ib_qp_attr,
+        _mask: c_int,
+        init: *mut bindings::ib_qp_init_attr,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let (inner, attr, init) = unsafe { (QpObject::<D>::get(qp)?, &mut *attr, &mut *init) };
+            *attr = pin_init::zeroed();
+            *init = pin_init::zeroed();
+            // SAFETY: A live queue pair and its device.
+            unsafe {
+                let info = bindings::rsiw_port_info((*qp).device);
+                D::query_qp(inner).fill(info.mtu, attr, init);
+                init.event_handler = (*qp).event_handler;
+                init.qp_context = (*qp).qp_context;
+                init.send_cq = (*qp).send_cq;
+                init.recv_cq = (*qp).recv_cq;
+                init.srq = (*qp).srq;
+            }
+            Ok(0)
+        })
+    }
+
+    /// Ends a queue pair.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it once with what [`create_qp`](Self::create_qp) has filled in.
+    pub(super) unsafe extern "C" fn destroy_qp(
+        qp: *mut bindings::ib_qp,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        // References of `iw_cm` may still lead to the object while this waits for them, so that
+        // it is emptied afterwards.
+        // SAFETY: The caller's promise.
+        if let Ok(inner) = unsafe { QpObject::<D>::get(qp) } {
+            D::destroy_qp(inner);
+        }
+        // SAFETY: As above, and nobody uses the object any more.
+        drop(unsafe { QpObject::<D>::empty(qp) });
+        0
+    }
+
+    /// Posts send work requests, or rings the doorbell of a process.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` or a kernel user calls it with a queue pair of ours and a valid chain.
+    pub(super) unsafe extern "C" fn post_send(
+        qp: *mut bindings::ib_qp,
+        wr: *const bindings::ib_send_wr,
+        bad: *mut *const bindings::ib_send_wr,
+    ) -> c_int {
+        // SAFETY: The caller's promise.
+        let inner = match unsafe { QpObject::<D>::get(qp) } {
+            Ok(inner) => inner,
+            Err(error) => return error.to_errno(),
+        };
+        if wr.is_null() {
+            D::doorbell(inner);
+            return 0;
+        }
+        // SAFETY: The caller's promise.
+        unsafe { post(wr, bad, |wrs| D::post_send(inner, wrs)) }
+    }
+
+    /// Posts receive work requests.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` or a kernel user calls it with a queue pair of ours and a valid chain.
+    pub(super) unsafe extern "C" fn post_recv(
+        qp: *mut bindings::ib_qp,
+        wr: *const bindings::ib_recv_wr,
+        bad: *mut *const bindings::ib_recv_wr,
+    ) -> c_int {
+        // SAFETY: The caller's promise.
+        match unsafe { QpObject::<D>::get(qp) } {
+            // SAFETY: The caller's promise.
+            Ok(inner) => unsafe { post(wr, bad, |wrs| D::post_recv(inner, wrs)) },
+            Err(error) => error.to_errno(),
+        }
+    }
+
+    /// Makes a shared receive queue.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with zeroed memory of `size_ib_srq` octets that names its device and
+    /// domain.
+    pub(super) unsafe extern "C" fn create_srq(
+        srq: *mut bindings::ib_srq,
+        init: *mut bindings::ib_srq_init_attr,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let (device, pd, init, udata) = unsafe {
+                (
+                    DeviceObject::<D>::get((*srq).device)?,
+                    PdObject::<D>::get((*srq).pd)?,
+                    &mut *init,
+                    Udata::new(udata),
+                )
+            };
+            if init.srq_type != bindings::ib_srq_type_IB_SRQT_BASIC {
+                return Err(EOPNOTSUPP);
+            }
+            let attr = SrqAttr {
+                max_wr: init.attr.max_wr,
+                max_sge: init.attr.max_sge,
+                limit: init.attr.srq_limit,
+            };
+            let core = CoreSrq::new(NonNull::new(srq).ok_or(EINVAL)?);
+            let inner = D::create_srq(device, pd, attr, Udata::owner(udata), core)?;
+            let ring = D::srq_ring(&inner);
+            let mapping = map(udata, Some(ring))?;
+            if let Some(udata) = udata {
+                udata.reply(&bindings::siw_uresp_create_srq {
+                    num_rqe: ring.slots(),
+                    pad: 0,
+                    srq_key: key(&mapping),
+                })?;
+            }
+            let attr = D::query_srq(&inner);
+            init.attr.max_wr = attr.max_wr;
+            init.attr.max_sge = attr.max_sge;
+            // SAFETY: The caller's promise.
+            unsafe { SrqObject::<D>::fill(srq, inner, [mapping, None]) };
+            Ok(0)
+        })
+    }
+
+    /// Arms the limit event; a queue can not be resized.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a queue of ours and attributes.
+    pub(super) unsafe extern "C" fn modify_srq(
+        srq: *mut bindings::ib_srq,
+        attr: *mut bindings::ib_srq_attr,
+        mask: bindings::ib_srq_attr_mask,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let (inner, attr) = unsafe { (SrqObject::<D>::get(srq)?, &*attr) };
+            if mask & !bindings::ib_srq_attr_mask_IB_SRQ_LIMIT != 0 {
+                return Err(EOPNOTSUPP);
+            }
+            if mask & bindings::ib_srq_attr_mask_IB_SRQ_LIMIT != 0 {
+                D::limit_srq(inner, attr.srq_limit)?;
+            }
+            Ok(0)
+        })
+    }
+
+    /// Tells what a shared receive queue is like.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a queue of ours and room for the answer.
+    pub(super) unsafe extern "C" fn query_srq(
+        srq: *mut bindings::ib_srq,
+        attr: *mut bindings::ib_srq_attr,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let (inner, attr) = unsafe { (SrqObject::<D>::get(srq)?, &mut *attr) };
+            let now = D::query_srq(inner);
+            attr.max_wr = now.max_wr;
+            attr.max_sge = now.max_sge;
+            attr.srq_limit = now.limit;
+            Ok(0)
+        })
+    }
+
+    /// Ends a shared receive queue.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it once with what [`create_srq`](Self::create_srq) has filled in.
+    pub(super) unsafe extern "C" fn destroy_srq(
+        srq: *mut bindings::ib_srq,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        // SAFETY: The caller's promise.
+        if let Some(inner) = unsafe { SrqObject::<D>::empty(srq) } {
+            D::destroy_srq(&inner);
+        }
+        0
+    }
+
+    /// Posts receive work requests to a shared queue.
+    ///
+    /// # Safety
+    ///
+    /// A kernel user calls it with a queue of ours and a valid chain.
+    pub(super) unsafe extern "C" fn post_srq_recv(
+        srq: *mut bindings::ib_srq,
+        wr: *const bindings::ib_recv_wr,
+        bad: *mut *const bindings::ib_recv_wr,
+    ) -> c_int {
+        // SAFETY: The caller's promise.
+        match unsafe { SrqObject::<D>::get(srq) } {
+            // SAFETY: The caller's promise.
+            Ok(inner) => unsafe { post(wr, bad, |wrs| D::post_srq(inner, wrs)) },
+            Err(error) => error.to_errno(),
+        }
+    }
+}

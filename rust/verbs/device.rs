@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A device: one interface, one port, and all that belongs to it.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Relaxed,
+            Release, //
+        },
+        rcu,
+        Arc, //
+    }, //
+};
+
+use crate::{
+    cm,
+    sys::{
+        ib::{
+            device::DeviceRef,
+            netdev::Netdev,
+            wr::QpPtr, //
+        },
+        lock::{
+            new_spinlock_bh,
+            SpinLockBh, //
+        },
+        net::NetNs, //
+    },
+    verbs::{
+        counters::Counters,
+        gid,
+        limits,
+        link::Globals,
+        region::RegionTable,
+        Qp, //
+    },
+};
+
+/// Objects of which a device has a limited number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Object {
+    /// Protection domains.
+    Pd,
+    /// Completion queues.
+    Cq,
+    /// Queue pairs.
+    Qp,
+    /// Shared receive queues.
+    Srq,
+    /// Memory regions.
+    Mr,
+}
+
+impl Object {
+    /// How many kinds there are.
+    const KINDS: usize = 5;
+
+    /// How many of them a device has at most.
+    const fn limit(self) -> u32 {
+        match self {
+            Self::Pd => limits::MAX_PD,
+            Self::Cq => limits::MAX_CQ,
+            Self::Qp => limits::MAX_QP,
+            Self::Srq => limits::MAX_SRQ,
+            Self::Mr => limits::MAX_MR,
+        }
+    }
+}
+
+/// The place of an object in its device: counted, and it keeps the device.
+pub(super) struct Slot {
+    /// The device.
+    device: Arc<Device>,
+    /// What the object is.
+    object: Object,
+}
+
+impl Slot {
+    /// Counts an object; `ENOMEM` when there are too many.
+    pub(super) fn take(device: &Arc<Device>, object: Object) -> Result<Self> {
+        let count = device.count(object);
+        if count.fetch_add(1, Relaxed) >= object.limit() {
+            count.fetch_sub(1, Relaxed);
+            return Err(ENOMEM);
+        }
+        Ok(Self {
+            device: device.clone(),
+            object,
+        })
+    }
+
+    /// The device.
+    pub(super) fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.device.count(self.object).fetch_sub(1, Relaxed);
+    }
+}
+
+/// A device.
+#[pin_data]
+pub(crate) struct Device {
+    /// What all devices of the module have in common.
+    globals: Arc<Globals>,
+    /// The device as `ib_core` knows it.
+    core: DeviceRef,
+    /// A number of its interface, for comparison.
+    netdev: usize,
+    /// The index of its interface.
+    ifindex: u32,
+    /// A number of the network namespace of its interface, for comparison.
+    net: usize,
+    /// Its link-local GID.
+    #[pin]
+    gid: SpinLockBh<gid::Gid>,
+    /// Registered memory.
+    #[pin]
+    regions: RegionTable,
+    /// Counters.
+    counters: Counters,
+    /// The next number of a domain or completion queue.
+    numbers: Atomic<u32>,
+    /// Objects of each kind.
+    objects: [Atomic<u32>; Object::KINDS],
+    /// Its users are being sent away.
+    going: Atomic<bool>,
+    /// What the connection manager keeps for it.
+    #[pin]
+    cm: cm::DeviceState,
+}
+
+impl Device {
+    /// A device for an interface, to be registered. Process context; sleeps.
+    pub(super) fn new(
+        globals: Arc<Globals>,
+        core: DeviceRef,
+        netdev: &Netdev<'_>,
+        id: [u8; 8],
+    ) -> Result<Arc<Self>> {
+        Arc::try_pin_init(
+            try_pin_init!(Self {
+                globals,
+                core,
+                netdev: netdev.id(),
+                ifindex: netdev.ifindex(),
+                net: netdev.net_id(),
+                gid <- new_spinlock_bh!(gid::link_local(id), "rsiw_gid"),
+                regions <- RegionTable::new(),
+                counters: Counters::new(),
+                numbers: Atomic::new(1),
+                objects: [const { Atomic::new(0) }; Object::KINDS],
+                going: Atomic::new(false),
+                cm <- cm::DeviceState::new(),
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+
+    /// What all devices of the module have in common.
+    pub(super) fn globals(&self) -> &Arc<Globals> {
+        &self.globals
+    }
+
+    /// The device as `ib_core` knows it.
+    pub(crate) fn core(&self) -> &DeviceRef {
+        &self.core
+    }
+
+    /// Whether its interface is the one of that number.
+    pub(super) fn is_on(&self, netdev: usize) -> bool {
+        self.netdev == netdev
+    }
+
+    /// The index of its interface in [`netns`](Self::netns).
+    pub(crate) fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
+    /// The network namespace of its interface, in which its sockets live; `None` when either is
+    /// on its way out. For one use: holding it keeps the namespace. Process context.
+    pub(crate) fn netns(&self) -> Option<NetNs> {
+        self.core.netns()
+    }
+
+    /// Whether its interface is in the network namespace of that number.
+    pub(super) fn is_in(&self, net: usize) -> bool {
+        self.net == net
+    }
+
+    /// Registered memory.
+    #[inline]
+    pub(crate) fn regions(&self) -> &RegionTable {
+        &self.regions
+    }
+
+    /// Counters.
+    #[inline]
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What the connection manager keeps for it.
+    pub(crate) fn cm_state(&self) -> &cm::DeviceState {
+        &self.cm
+    }
+
+    /// Whether its users are being sent away, so that nothing new is to be begun.
+    pub(crate) fn going(&self) -> bool {
+        self.going.load(Acquire)
+    }
+
+    /// Its users are being sent away from now on.
+    pub(super) fn set_going(&self) {
+        self.going.store(true, Release);
+    }
+
+    /// The queue pair of that number. Any context.
+    pub(crate) fn qp(&self, number: u32) -> Option<Arc<Qp>> {
+        let qp = self.globals.qps().get_arc(number)?;
+        core::ptr::eq(Arc::as_ptr(qp.device()), self).then_some(qp)
+    }
+
+    /// The queue pair of that number as `ib_core` knows it. Any context.
+    pub(super) fn qp_ptr(&self, number: u32) -> Option<QpPtr> {
+        let guard = rcu::read_lock();
+        let qp = self.globals.qps().get(number, &guard)?;
+        core::ptr::eq(Arc::as_ptr(qp.device()), self).then(|| qp.core())
+    }
+
+    /// The GID at `index`; all zero for an empty entry. Any context.
+    pub(super) fn gid(&self, index: u32) -> gid::Gid {
+        match index {
+            0 => *self.gid.lock(),
+            _ => [0; 16],
+        }
+    }
+
+    /// Its interface has got another address.
+    pub(super) fn set_address(&self, address: [u8; 6]) {
+        *self.gid.lock() = gid::link_local(gid::eui64(address));
+        self.core.gids_changed();
+    }
+
+    /// The next number of a domain or completion queue.
+    pub(super) fn next_number(&self) -> u32 {
+        self.numbers.fetch_add(1, Relaxed)
+    }
+
+    /// How many objects of that kind there are.
+    fn count(&self, object: Object) -> &Atomic<u32> {
+        // All kinds are below the length of the array.
+        let [pd, cq, qp, srq, mr] = &self.objects;
+        match object {
+            Object::Pd => pd,
+            Object::Cq => cq,
+            Object::Qp => qp,
+            Object::Srq => srq,
+            Object::Mr => mr,
+        }
+    }
+}

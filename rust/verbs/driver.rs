@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What `ib_core` calls: the verbs, each handed to the object it is about.
+
+use kernel::{
+    prelude::*,
+    str::CStr,
+    sync::Arc, //
+};
+
+use crate::{
+    sys::ib::{
+        attr::{
+            Attributes,
+            Change,
+            Limits, //
+        },
+        driver::{
+            Arm,
+            CqRequest,
+            Driver,
+            QpInfo,
+            QpRequest,
+            SrqAttr,
+            UserMr, //
+        },
+        event::CoreSrq,
+        memory::{
+            KernelMemory,
+            Segments, //
+        },
+        netdev::{
+            Netdev,
+            NetdevEvent, //
+        },
+        ring::{
+            Owner,
+            Ring, //
+        },
+        wr::{
+            RecvWrs,
+            SendWrs,
+            WcRoom, //
+        },
+    },
+    verbs::{
+        counters,
+        cq::Cq,
+        device::{
+            Object,
+            Slot, //
+        },
+        gid::Gid,
+        ids::Qpn,
+        limits,
+        link,
+        mr::Mr,
+        qp::QpParts,
+        queue::{
+            recv::{
+                RecvRing,
+                RecvSource, //
+            },
+            wqe::MAX_SGE, //
+        },
+        srq::Srq,
+        Device,
+        PdId,
+        Qp, //
+    },
+};
+
+/// A protection domain: a number that regions and queue pairs have in common.
+pub(crate) struct Pd {
+    /// Its place in the device.
+    _slot: Slot,
+    /// Its number.
+    id: PdId,
+}
+
+/// The driver.
+pub(crate) struct Rsiw;
+
+impl Driver for Rsiw {
+    type Device = Device;
+    type Pd = Pd;
+    type Cq = Cq;
+    type Qp = Qp;
+    type Srq = Srq;
+    type Mr = Mr;
+
+    const LIMITS: Limits = Limits {
+        qp: limits::MAX_QP,
+        qp_wr: limits::MAX_QP_WR,
+        sge: MAX_SGE as u32,
+        sge_rd: limits::MAX_SGE_RD,
+        cq: limits::MAX_CQ,
+        cqe: limits::MAX_CQE,
+        mr: limits::MAX_MR,
+        fast_reg: limits::MAX_FAST_REG,
+        pd: limits::MAX_PD,
+        rd_atom: limits::MAX_RD_ATOM,
+        srq: limits::MAX_SRQ,
+        srq_wr: limits::MAX_SRQ_WR,
+        gids: limits::GID_TABLE,
+        message: limits::MAX_MESSAGE,
+    };
+    const DESCRIPTION: &'static CStr = c"Soft-iWARP in Rust";
+    const COUNTERS: &'static [&'static CStr] = counters::NAMES;
+
+    fn new_link(name: &CStr, netdev: &Netdev<'_>) -> Result {
+        link::add(name, netdev)
+    }
+
+    fn netdev_event(event: NetdevEvent, netdev: &Netdev<'_>) {
+        link::netdev_event(event, netdev)
+    }
+
+    fn netns_exit(net: usize) {
+        link::netns_exit(net)
+    }
+
+    fn removed(device: &Arc<Device>) {
+        device.set_going();
+        device.cm_state().shut_down();
+        device.globals().forget(device);
+    }
+
+    fn gid(device: &Device, index: u32) -> Gid {
+        device.gid(index)
+    }
+
+    fn counter(device: &Device, index: usize) -> u64 {
+        device.counters().read(index)
+    }
+
+    fn create_pd(device: &Arc<Device>) -> Result<Arc<Pd>> {
+        let pd = Pd {
+            _slot: Slot::take(device, Object::Pd)?,
+            id: PdId::new(device.next_number()),
+        };
+        Ok(Arc::new(pd, GFP_KERNEL)?)
+    }
+
+    fn create_cq(device: &Arc<Device>, request: CqRequest) -> Result<Arc<Cq>> {
+        if request.entries == 0 || request.entries > limits::MAX_CQE {
+            return Err(EINVAL);
+        }
+        let slot = Slot::take(device, Object::Cq)?;
+        let number = device.next_number();
+        Cq::new(slot, number, request.entries, request.owner, request.core)
+    }
+
+    fn cq_info(cq: &Cq) -> (u32, &Arc<Ring>) {
+        (cq.number(), cq.ring())
+    }
+
+    fn destroy_cq(cq: &Arc<Cq>) {
+        cq.retire();
+    }
+
+    fn poll_cq(cq: &Cq, room: &mut WcRoom<'_>) {
+        cq.poll(room);
+    }
+
+    fn arm_cq(cq: &Cq, arm: Arm) -> bool {
+        cq.arm(arm)
+    }
+
+    fn create_qp(device: &Arc<Device>, request: QpRequest<'_, Self>) -> Result<Arc<Qp>> {
+        let cap = request.cap.checked(request.srq.is_some())?;
+        let slot = Slot::take(device, Object::Qp)?;
+        let rq = match request.srq {
+            Some(srq) if srq.pd() != request.pd.id => return Err(EINVAL),
+            Some(srq) => RecvSource::Shared(srq),
+            None => RecvSource::own(RecvRing::new(
+                cap.max_recv_wr,
+                cap.max_recv_sge(),
+                request.owner,
+            )?)?,
+        };
+        device.globals().qps().insert_with(GFP_KERNEL, |number| {
+            Qp::new(QpParts {
+                slot,
+                qpn: Qpn::new(number),
+                pd: request.pd.id,
+                send_cq: request.send_cq,
+                recv_cq: request.recv_cq,
+                rq,
+                cap,
+                signal_all: request.signal_all,
+                owner: request.owner,
+                core: request.core,
+            })
+        })
+    }
+
+    fn qp_info(qp: &Qp) -> QpInfo<'_> {
+        QpInfo {
+            number: qp.qpn().get(),
+            cap: qp.attributes().cap,
+            sq: qp.sq().ring(),
+            rq: qp.rq().ring().map(RecvRing::ring),
+        }
+    }
+
+    fn modify_qp(qp: &Arc<Qp>, change: &Change) -> Result {
+        qp.modify(change)
+    }
+
+    fn query_qp(qp: &Qp) -> Attributes {
+        qp.attributes()
+    }
+
+    fn destroy_qp(qp: &Arc<Qp>) {
+        qp.destroy();
+        drop(qp.device().globals().qps().remove(qp.qpn().get()));
+    }
+
+    fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_>) -> Result {
+        qp.post_send(wrs)
+    }
+
+    fn post_recv(qp: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
+        qp.post_recv(wrs)
+    }
+
+    fn doorbell(qp: &Arc<Qp>) {
+        qp.kick();
+    }
+
+    fn create_srq(
+        device: &Arc<Device>,
+        pd: &Arc<Pd>,
+        attr: SrqAttr,
+        owner: Owner,
+        core: CoreSrq,
+    ) -> Result<Arc<Srq>> {
+        Srq::new(Slot::take(device, Object::Srq)?, pd.id, attr, owner, core)
+    }
+
+    fn srq_ring(srq: &Srq) -> &Arc<Ring> {
+        srq.ring()
+    }
+
+    fn query_srq(srq: &Srq) -> SrqAttr {
+        srq.attr()
+    }
+
+    fn limit_srq(srq: &Srq, limit: u32) -> Result {
+        srq.set_limit(limit)
+    }
+
+    fn destroy_srq(srq: &Arc<Srq>) {
+        srq.retire();
+    }
+
+    fn post_srq(srq: &Srq, wrs: &mut RecvWrs<'_>) -> Result {
+        srq.post(wrs)
+    }
+
+    fn reg_user_mr(device: &Arc<Device>, pd: &Arc<Pd>, mr: UserMr) -> Result<Arc<Mr>> {
+        Mr::user(device, pd.id, mr)
+    }
+
+    fn reg_dma_mr(
+        device: &Arc<Device>,
+        pd: &Arc<Pd>,
+        memory: KernelMemory,
+        access: u32,
+    ) -> Result<Arc<Mr>> {
+        Mr::dma(device, pd.id, memory, access)
+    }
+
+    fn alloc_mr(device: &Arc<Device>, pd: &Arc<Pd>, max: u32) -> Result<Arc<Mr>> {
+        Mr::fast(device, pd.id, max)
+    }
+
+    fn mr_key(mr: &Mr) -> u32 {
+        mr.stag().get()
+    }
+
+    fn stage_mr<R>(mr: &Mr, fill: impl FnOnce(&mut Segments, usize) -> R) -> Result<R> {
+        mr.stage(fill)
+    }
+
+    fn dereg_mr(mr: &Arc<Mr>) {
+        mr.retire();
+    }
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rdma link add`, the end of devices, and what all devices have in common.
+//!
+//! The module keeps a list of its own devices: asking the core to unregister all of a driver id
+//! would take those of the in-tree soft-iWARP along, which has the same one.
+
+use kernel::{
+    global_lock,
+    new_mutex,
+    prelude::*,
+    str::CStr,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+
+use crate::{
+    sys::{
+        ib::{
+            device::{
+                Allocated,
+                DeviceRef, //
+            },
+            link::{
+                LinkType,
+                SharedLinkType, //
+            },
+            netdev::{
+                Netdev,
+                NetdevEvent,
+                NetdevKind,
+                Notifiers, //
+            },
+        },
+        random,
+        table::Table, //
+    },
+    verbs::{
+        gid,
+        ids::Qpn,
+        Device,
+        Qp,
+        Rsiw, //
+    },
+};
+
+/// What all devices of the module have in common.
+#[pin_data]
+pub(super) struct Globals {
+    /// Queue pairs by number: unique on the host, so that two of them can name each other.
+    #[pin]
+    qps: Table<Qp>,
+    /// Devices that are registered, or about to be.
+    #[pin]
+    devices: Mutex<KVec<Arc<Device>>>,
+}
+
+impl Globals {
+    /// No devices.
+    fn new() -> Result<Arc<Self>> {
+        Arc::try_pin_init(
+            try_pin_init!(Self {
+                qps <- Table::new(Qpn::MIN..Qpn::MAX),
+                devices <- new_mutex!(KVec::new(), "rsiw_devices"),
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Queue pairs by number.
+    pub(super) fn qps(&self) -> &Table<Qp> {
+        &self.qps
+    }
+
+    /// Calls `f`, which does not sleep for long, with every device.
+    fn for_each(&self, f: impl Fn(&Arc<Device>)) {
+        self.devices.lock().iter().for_each(f);
+    }
+
+    /// Unregisters the devices for which `pick` says yes, and waits until they are gone. Process
+    /// context; sleeps.
+    fn unregister(&self, pick: impl Fn(&Device) -> bool) {
+        loop {
+            let next = self.devices.lock().iter().find(|device| pick(device)).cloned();
+            let Some(device) = next else {
+                return;
+            };
+            device.set_going();
+            device.core().unregister();
+            // A device that was never registered, or somebody else's work that is done now.
+            self.forget(&device);
+        }
+    }
+
+    /// Takes a device out of the list.
+    pub(super) fn forget(&self, device: &Arc<Device>) {
+        self.devices
+            .lock()
+            .retain(|other| !core::ptr::eq(Arc::as_ptr(other), Arc::as_ptr(device)));
+    }
+}
+
+global_lock! {
+    /// What all devices have in common, from the start to the end of the module.
+    // SAFETY: Initialised in `Registration::new`, before anything that uses it.
+    unsafe(uninit) static GLOBALS: Mutex<Option<Arc<Globals>>> = None;
+}
+
+/// What all devices have in common; `ENODEV` when the module goes.
+fn globals() -> Result<Arc<Globals>> {
+    GLOBALS.lock().as_ref().cloned().ok_or(ENODEV)
+}
+
+/// Makes a device of that name on an interface. Process context; sleeps.
+pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
+    if netdev.kind() == NetdevKind::Other {
+        return Err(EINVAL);
+    }
+    if netdev.has_device() {
+        return Err(EEXIST);
+    }
+    let globals = globals()?;
+    let id = gid::eui64(netdev.address().unwrap_or_else(random_address));
+    let allocated = Allocated::<Rsiw>::new(netdev)?;
+    let device = Device::new(globals.clone(), allocated.reference(), netdev, id)?;
+    globals.devices.lock().push(device.clone(), GFP_KERNEL)?;
+    // On failure the core has called `removed`, which takes the device out of the list.
+    allocated.register(name, device.clone(), netdev, u64::from_ne_bytes(id))?;
+    if !netdev.is_registered() {
+        // The interface went meanwhile, and its notifier may have found no device yet.
+        device.set_going();
+        device.core().unregister();
+        return Err(ENODEV);
+    }
+    pr_debug!("rsiw: {name} on interface {}\n", netdev.ifindex());
+    Ok(())
+}
+
+/// An address for an interface that has none: unicast, locally administered.
+fn random_address() -> [u8; 6] {
+    let [a, b, c, d] = random::u32().to_ne_bytes();
+    let [e, f, ..] = random::u32().to_ne_bytes();
+    [(a & 0xfe) | 2, b, c, d, e, f]
+}
+
+/// Something happened to an interface. Under the RTNL.
+pub(super) fn netdev_event(event: NetdevEvent, netdev: &Netdev<'_>) {
+    let Ok(globals) = globals() else {
+        return;
+    };
+    let id = netdev.id();
+    globals.for_each(|device| {
+        if !device.is_on(id) {
+            return;
+        }
+        match event {
+            NetdevEvent::Gone => {
+                device.set_going();
+                device.core().unregister_queued();
+            }
+            NetdevEvent::Address => {
+                if let Some(address) = netdev.address() {
+                    device.set_address(address);
+                }
+            }
+        }
+    });
+}
+
+/// A network namespace is going: its devices go before its interfaces do.
+pub(super) fn netns_exit(net: usize) {
+    if let Ok(globals) = globals() {
+        globals.unregister(|device| device.is_in(net));
+    }
+}
+
+/// The right of devices to exist: dropping it ends them all, and waits for that.
+struct Presence;
+
+impl Presence {
+    /// Lets devices be made.
+    fn new() -> Result<Self> {
+        // SAFETY: Called once, when the module starts.
+        unsafe { GLOBALS.init() };
+        *GLOBALS.lock() = Some(Globals::new()?);
+        Ok(Self)
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        if let Ok(globals) = globals() {
+            globals.unregister(|_| true);
+        }
+        let last = GLOBALS.lock().take();
+        drop(last);
+    }
+}
+
+/// The module's presence in the RDMA stack.
+///
+/// Fields are dropped in the order they are declared: no new devices, the end of those there are,
+/// then nothing that could happen to one.
+#[pin_data]
+pub(crate) struct Registration {
+    /// Type `siw`, while the in-tree module is not there.
+    #[pin]
+    siw: SharedLinkType<Rsiw>,
+    /// Type `rsiw`.
+    #[pin]
+    rsiw: LinkType<Rsiw>,
+    /// The devices.
+    presence: Presence,
+    /// Events of interfaces and network namespaces.
+    #[pin]
+    notifiers: Notifiers<Rsiw>,
+}
+
+impl Registration {
+    /// Lets devices be made. Process context; sleeps. Dropping ends all devices, and waits for it.
+    pub(crate) fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            presence: Presence::new()?,
+            notifiers <- Notifiers::new(),
+            rsiw <- LinkType::new(c"rsiw"),
+            siw <- SharedLinkType::new(c"siw"),
+        }? Error)
+    }
+}
