@@ -231,6 +231,7 @@ single_bed() {
 }
 
 # Two interfaces joined by a cable, the second in the network namespace "peer".
+# siw confuses namespaces when both have the same interface index.
 # shellcheck disable=SC2034 # for the callers
 veth_bed() {
 	VETH_NEAR=10.98.0.1
@@ -238,7 +239,7 @@ veth_bed() {
 	IN_PEER="ip netns exec peer"
 	ip link set lo up
 	make_netns peer
-	ip link add rv0 type veth peer name rv1 netns peer
+	ip link add rv0 index 40 type veth peer name rv1 index 41 netns peer
 	NETDEVS+=(rv0)
 	address_up rv0 "$VETH_NEAR/24" fd98::1/64
 	ip -n peer addr add "$VETH_FAR/24" dev rv1
