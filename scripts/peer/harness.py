@@ -181,7 +181,7 @@ def run(only):
             function(victim)
             victim.close()
             print(f"ok: {name} ({ids}), {time.monotonic() - begin:.1f} s", flush=True)
-        except (AssertionError, OSError, mpa.Closed) as error:
+        except Exception as error:  # pylint: disable=broad-except # a case must not stop the others
             failed += 1
             where = traceback.extract_tb(sys.exc_info()[2])
             lines = ", ".join(f"{os.path.basename(f.filename)}:{f.lineno}" for f in where[1:])

@@ -51,7 +51,7 @@ class Startup:
         self.r, self.s = self.flags >> 5 & 1, self.flags >> 4 & 1
         assert len(data) == length
         self.word = None
-        if self.s and self.rev == 2:
+        if self.s and self.rev == 2 and length >= 4:
             first, second = struct.unpack(">HH", data[:4])
             self.word = {
                 "a": first >> 15, "b": first >> 14 & 1, "ird": first & 0x3FFF,
