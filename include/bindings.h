@@ -2,6 +2,7 @@
 /* What bindgen reads: the kernel interfaces of rust/sys/ that the kernel crate does not bind. */
 #include <linux/crc32.h>
 #include <linux/errno.h>
+#include <linux/fcntl.h>
 #include <linux/if_arp.h>
 #include <linux/in.h>
 #include <linux/in6.h>
@@ -33,4 +34,11 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "helpers.h"
+#include "ib.h"
+#include "sockets.h"
 #include "trace.h"
+
+/* Macros that bindgen does not take for numbers. */
+const xa_mark_t RSIW_XA_PRESENT = XA_PRESENT;
+const int RSIW_IPPROTO_TCP = IPPROTO_TCP;
+const int RSIW_O_NONBLOCK = O_NONBLOCK;

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The functions of helpers.h. */
 #include <linux/bottom_half.h>
-#include <linux/cpumask.h>
-#include <linux/if_arp.h>
-#include <linux/inetdevice.h>
 #include <linux/irqflags.h>
-#include <linux/netdevice.h>
+#include <linux/mm.h>
+#include <linux/nsproxy.h>
 #include <linux/preempt.h>
-#include <linux/scatterlist.h>
+#include <linux/sched.h>
+#include <linux/smp.h>
 #include <linux/spinlock.h>
-#include <net/addrconf.h>
-#include <net/if_inet6.h>
-#include <rdma/ib_umem.h>
-#include <rdma/ib_verbs.h>
-#include <rdma/rdma_netlink.h>
-#include <rdma/uverbs_ioctl.h>
+#include <linux/xarray.h>
+#include <net/net_namespace.h>
 
 #include "helpers.h"
 
@@ -57,6 +52,12 @@ bool rsiw_irqs_off(void)
 	return irqs_disabled() || in_hardirq();
 }
 
+/* The number of this CPU, or of one the caller was on just now. */
+unsigned int rsiw_cpu(void)
+{
+	return raw_smp_processor_id();
+}
+
 void rsiw_local_bh_disable(void)
 {
 	local_bh_disable();
@@ -67,164 +68,90 @@ void rsiw_local_bh_enable(void)
 	local_bh_enable();
 }
 
-/* ib_core: user calls */
-
-struct ib_udata *rsiw_attrs_udata(struct uverbs_attr_bundle *attrs)
+void rsiw_xa_init(struct xarray *xa)
 {
-	return &attrs->driver_udata;
+	xa_init_flags(xa, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ);
 }
 
-struct ib_ucontext *rsiw_udata_context(struct ib_udata *udata)
+int rsiw_xa_insert(struct xarray *xa, unsigned long index, void *entry, gfp_t gfp)
 {
-	return rdma_udata_to_uverbs_attr_bundle(udata)->context;
+	return xa_insert_irq(xa, index, entry, gfp);
 }
 
-int rsiw_no_udata_io(struct ib_udata *udata)
+/* Reserves a free index of min to max, from *next on; loads do not see it. */
+int rsiw_xa_reserve(struct xarray *xa, u32 *id, u32 min, u32 max, u32 *next, gfp_t gfp)
 {
-	return ib_no_udata_io(udata);
+	int err = xa_alloc_cyclic_irq(xa, id, NULL, XA_LIMIT(min, max), next, gfp);
+
+	return min(err, 0);
 }
 
-/* ib_core: memory */
-
-struct ib_umem *rsiw_umem_get(struct ib_device *dev, u64 start, u64 len, int access)
+/* Fills a reserved index; allocates nothing. */
+int rsiw_xa_store(struct xarray *xa, unsigned long index, void *entry)
 {
-	return ib_umem_get_va(dev, start, len, access);
+	return xa_err(xa_store_irq(xa, index, entry, GFP_NOWAIT));
 }
 
-size_t rsiw_umem_num_pages(struct ib_umem *umem)
+void *rsiw_xa_erase(struct xarray *xa, unsigned long index)
 {
-	return DIV_ROUND_UP(ib_umem_offset(umem) + umem->length, PAGE_SIZE);
+	unsigned long flags;
+	void *entry;
+
+	xa_lock_irqsave(xa, flags);
+	entry = __xa_erase(xa, index);
+	xa_unlock_irqrestore(xa, flags);
+	return entry;
 }
 
-/* Writes the pages of @umem in order to @pages, at most @max; returns how many. */
-size_t rsiw_umem_pages(struct ib_umem *umem, struct page **pages, size_t max)
+struct page *rsiw_alloc_block(gfp_t gfp, unsigned int order)
 {
-	struct sg_page_iter iter;
-	size_t n = 0;
-
-	for_each_sgtable_page(&umem->sgt_append.sgt, &iter, 0) {
-		if (n == max)
-			break;
-		pages[n++] = sg_page_iter_page(&iter);
-	}
-	return n;
+	if (order)
+		gfp |= __GFP_COMP | __GFP_NORETRY;
+	return alloc_pages(gfp, order);
 }
 
-u64 rsiw_sg_dma_address(struct scatterlist *sg)
+void *rsiw_page_address(struct page *page)
 {
-	return sg_dma_address(sg);
+	return page_address(page);
 }
 
-u32 rsiw_sg_dma_len(struct scatterlist *sg)
+/* Whether there is one reference; if so, later writes come after what the others did. */
+bool rsiw_page_is_exclusive(struct page *page)
 {
-	return sg_dma_len(sg);
+	if (page_ref_count(page) != 1)
+		return false;
+	smp_acquire__after_ctrl_dep();
+	return true;
 }
 
-/* ib_core: devices */
-
-void rsiw_device_get(struct ib_device *dev)
+void rsiw_put_page(struct page *page)
 {
-	get_device(&dev->dev);
+	put_page(page);
 }
 
-void rsiw_device_put(struct ib_device *dev)
+struct net *rsiw_net_get(struct net *net)
 {
-	put_device(&dev->dev);
+	return maybe_get_net(net);
 }
 
-bool rsiw_device_try_get(struct ib_device *dev)
+void rsiw_net_hold(struct net *net)
 {
-	return ib_device_try_get(dev);
+	get_net(net);
 }
 
-int rsiw_num_cpus(void)
+void rsiw_net_put(struct net *net)
 {
-	return num_possible_cpus();
+	put_net(net);
 }
 
-struct rsiw_port_info rsiw_port_info(struct ib_device *dev)
+struct net *rsiw_current_net(void)
 {
-	struct net_device *ndev = ib_device_get_netdev(dev, 1);
-	struct rsiw_port_info info = { .mtu = IB_MTU_256 };
-
-	if (!ndev)
-		return info;
-	info.octets = READ_ONCE(ndev->mtu);
-	info.mtu = ib_mtu_int_to_enum(info.octets);
-	info.up = netif_running(ndev) && netif_carrier_ok(ndev);
-	dev_put(ndev);
-	return info;
+	return current->nsproxy->net_ns;
 }
 
-/* Every caller gives the same names, which live as long as the module. */
-struct rdma_hw_stats *rsiw_alloc_stats(const char * const *names, int n)
+#if IS_BUILTIN(CONFIG_KUNIT)
+void rsiw_test_get_page(struct page *page)
 {
-	static struct rdma_stat_desc descs[32];
-	int i;
-
-	n = min_t(int, n, ARRAY_SIZE(descs));
-	for (i = 0; i < n; i++)
-		descs[i].name = names[i];
-	return rdma_alloc_hw_stats_struct(descs, n, RDMA_HW_STATS_DEFAULT_LIFESPAN);
+	get_page(page);
 }
-
-void rsiw_set_stat(struct rdma_hw_stats *stats, int index, u64 value)
-{
-	stats->value[index] = value;
-}
-
-/* Interfaces */
-
-void rsiw_netdev_info(const struct net_device *ndev, struct rsiw_netdev_info *info)
-{
-	memset(info, 0, sizeof(*info));
-	info->net = dev_net(ndev);
-	info->ifindex = ndev->ifindex;
-	info->kind = ndev->type;
-	info->addr_len = ndev->addr_len;
-	memcpy(info->address, ndev->dev_addr,
-	       min_t(size_t, ndev->addr_len, sizeof(info->address)));
-	strscpy(info->name, ndev->name, sizeof(info->name));
-}
-
-bool rsiw_netdev_registered(const struct net_device *ndev)
-{
-	return READ_ONCE(ndev->reg_state) == NETREG_REGISTERED;
-}
-
-struct net_device *rsiw_notifier_netdev(void *data)
-{
-	return netdev_notifier_info_to_dev(data);
-}
-
-struct net_device *rsiw_inetaddr_netdev(void *data)
-{
-	const struct in_ifaddr *ifa = data;
-
-	return ifa->ifa_dev->dev;
-}
-
-struct net_device *rsiw_inet6addr_netdev(void *data)
-{
-	const struct inet6_ifaddr *ifa = data;
-
-	return ifa->idev->dev;
-}
-
-int rsiw_register_inet6addr_notifier(struct notifier_block *nb)
-{
-	return register_inet6addr_notifier(nb);
-}
-
-int rsiw_unregister_inet6addr_notifier(struct notifier_block *nb)
-{
-	return unregister_inet6addr_notifier(nb);
-}
-
-/* Link types. The core tells nothing of a refusal, but the entry stays out of its list. */
-bool rsiw_link_register(struct rdma_link_ops *ops)
-{
-	INIT_LIST_HEAD(&ops->list);
-	rdma_link_register(ops);
-	return !list_empty(&ops->list);
-}
+#endif

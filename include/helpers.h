@@ -8,6 +8,10 @@
 
 #include <linux/spinlock.h>
 #include <linux/types.h>
+#include <linux/xarray.h>
+
+struct net;
+struct page;
 
 /* Locks and contexts */
 void rsiw_spin_lock_bh(spinlock_t *lock);
@@ -17,67 +21,31 @@ unsigned long rsiw_spin_lock_irqsave(spinlock_t *lock);
 bool rsiw_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags);
 void rsiw_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags);
 bool rsiw_irqs_off(void);
+unsigned int rsiw_cpu(void);
 void rsiw_local_bh_disable(void);
 void rsiw_local_bh_enable(void);
 
-/* ib_core: user calls, memory, devices, interfaces, link types */
-struct ib_device;
-struct ib_ucontext;
-struct ib_udata;
-struct ib_umem;
-struct net;
-struct net_device;
-struct notifier_block;
-struct page;
-struct rdma_hw_stats;
-struct rdma_link_ops;
-struct scatterlist;
-struct uverbs_attr_bundle;
+/* Tables */
+void rsiw_xa_init(struct xarray *xa);
+int rsiw_xa_insert(struct xarray *xa, unsigned long index, void *entry, gfp_t gfp);
+int rsiw_xa_reserve(struct xarray *xa, u32 *id, u32 min, u32 max, u32 *next, gfp_t gfp);
+int rsiw_xa_store(struct xarray *xa, unsigned long index, void *entry);
+void *rsiw_xa_erase(struct xarray *xa, unsigned long index);
 
-/* What a port tells of its interface. */
-struct rsiw_port_info {
-	/* enum ib_mtu */
-	u32 mtu;
-	/* Octets of a packet of the interface. */
-	u32 octets;
-	/* The interface is up and has a carrier. */
-	bool up;
-};
+/* Pages */
+struct page *rsiw_alloc_block(gfp_t gfp, unsigned int order);
+void *rsiw_page_address(struct page *page);
+bool rsiw_page_is_exclusive(struct page *page);
+void rsiw_put_page(struct page *page);
 
-/* What is of interest of an interface. */
-struct rsiw_netdev_info {
-	/* Its network namespace. */
-	void *net;
-	u32 ifindex;
-	/* ARPHRD_* */
-	u16 kind;
-	u8 addr_len;
-	u8 address[6];
-	char name[16];
-};
+/* Namespaces */
+struct net *rsiw_net_get(struct net *net);
+void rsiw_net_hold(struct net *net);
+void rsiw_net_put(struct net *net);
+struct net *rsiw_current_net(void);
 
-struct ib_udata *rsiw_attrs_udata(struct uverbs_attr_bundle *attrs);
-struct ib_ucontext *rsiw_udata_context(struct ib_udata *udata);
-int rsiw_no_udata_io(struct ib_udata *udata);
-struct ib_umem *rsiw_umem_get(struct ib_device *dev, u64 start, u64 len, int access);
-size_t rsiw_umem_num_pages(struct ib_umem *umem);
-size_t rsiw_umem_pages(struct ib_umem *umem, struct page **pages, size_t max);
-u64 rsiw_sg_dma_address(struct scatterlist *sg);
-u32 rsiw_sg_dma_len(struct scatterlist *sg);
-void rsiw_device_get(struct ib_device *dev);
-void rsiw_device_put(struct ib_device *dev);
-bool rsiw_device_try_get(struct ib_device *dev);
-int rsiw_num_cpus(void);
-struct rsiw_port_info rsiw_port_info(struct ib_device *dev);
-struct rdma_hw_stats *rsiw_alloc_stats(const char * const *names, int n);
-void rsiw_set_stat(struct rdma_hw_stats *stats, int index, u64 value);
-void rsiw_netdev_info(const struct net_device *ndev, struct rsiw_netdev_info *info);
-bool rsiw_netdev_registered(const struct net_device *ndev);
-struct net_device *rsiw_notifier_netdev(void *data);
-struct net_device *rsiw_inetaddr_netdev(void *data);
-struct net_device *rsiw_inet6addr_netdev(void *data);
-int rsiw_register_inet6addr_notifier(struct notifier_block *nb);
-int rsiw_unregister_inet6addr_notifier(struct notifier_block *nb);
-bool rsiw_link_register(struct rdma_link_ops *ops);
+#if IS_BUILTIN(CONFIG_KUNIT)
+void rsiw_test_get_page(struct page *page);
+#endif
 
 #endif /* _RSIW_HELPERS_H */

@@ -56,12 +56,19 @@ module! {
 
 /// What lives as long as the module; fields are dropped in the order they are declared.
 #[pin_data]
-struct Rsiw {}
+struct Rsiw {
+    /// Emptied when nothing can queue work any more.
+    _queues: sys::work::Queues,
+    /// Given back when nothing sends any more.
+    _pool: sys::pages::Pool,
+}
 
 impl kernel::InPlaceModule for Rsiw {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             _: { params::check()? },
+            _queues: sys::work::Queues::new()?,
+            _pool: sys::pages::Pool::new(),
         })
     }
 }

@@ -7,4 +7,25 @@
 //! for the driver's side.
 
 pub(crate) mod bindings;
+pub(crate) mod context;
+pub(crate) mod crc;
+pub(crate) mod errno;
+pub(crate) mod lock;
+pub(crate) mod log;
 pub(crate) mod module;
+pub(crate) mod net;
+pub(crate) mod pages;
+pub(crate) mod random;
+pub(crate) mod skb;
+pub(crate) mod sockcell;
+pub(crate) mod socket;
+pub(crate) mod table;
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) mod testing;
+pub(crate) mod trace;
+pub(crate) mod work;
+
+pub(crate) use lock::{
+    new_spinlock_bh,
+    new_spinlock_irq, //
+};

@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The functions of sockets.h. */
+#include <linux/bvec.h>
+#include <linux/net.h>
+#include <linux/netdevice.h>
+#include <linux/rtnetlink.h>
+#include <linux/skbuff.h>
+#include <linux/tcp.h>
+#include <linux/uio.h>
+#include <net/ip.h>
+#include <net/ipv6.h>
+#include <net/net_namespace.h>
+#include <net/sock.h>
+#include <net/tcp.h>
+
+#include "sockets.h"
+
+struct sock *rsiw_sock_sk(struct socket *sock)
+{
+	return sock->sk;
+}
+
+void rsiw_sk_callbacks(struct sock *sk, struct rsiw_sock_callbacks *callbacks)
+{
+	read_lock_bh(&sk->sk_callback_lock);
+	callbacks->data_ready = sk->sk_data_ready;
+	callbacks->write_space = sk->sk_write_space;
+	callbacks->state_change = sk->sk_state_change;
+	callbacks->error_report = sk->sk_error_report;
+	read_unlock_bh(&sk->sk_callback_lock);
+}
+
+/*
+ * Changes what TCP calls, and the handler that rsiw_sk_handler() finds; returns the old one.
+ *
+ * A callback of a connection runs under the socket's lock, so none is running then, and none
+ * finds the old handler afterwards. The data_ready of a listener runs without it: there the
+ * caller waits for a grace period. NOCOPY: the children of a listener do not inherit it.
+ */
+void *rsiw_sk_set_callbacks(struct sock *sk, const struct rsiw_sock_callbacks *callbacks,
+			    void *handler)
+{
+	void *old;
+
+	lock_sock(sk);
+	write_lock_bh(&sk->sk_callback_lock);
+	old = rsiw_sk_handler(sk);
+	/* A callback that is not changed yet does nothing without a handler. */
+	rcu_assign_sk_user_data(sk, NULL);
+	WRITE_ONCE(sk->sk_data_ready, callbacks->data_ready);
+	WRITE_ONCE(sk->sk_write_space, callbacks->write_space);
+	WRITE_ONCE(sk->sk_state_change, callbacks->state_change);
+	WRITE_ONCE(sk->sk_error_report, callbacks->error_report);
+	if (handler)
+		__rcu_assign_sk_user_data_with_flags(sk, handler, SK_USER_DATA_NOCOPY);
+	write_unlock_bh(&sk->sk_callback_lock);
+	release_sock(sk);
+	return old;
+}
+
+/* What every connection needs: it sends from softirqs, small frames at once. */
+void rsiw_sk_prepare(struct sock *sk)
+{
+	lock_sock(sk);
+	sk->sk_allocation = GFP_ATOMIC;
+	/* The task's fragment is no place for what a softirq sends. */
+	sk->sk_use_task_frag = false;
+	/* MPA knows no urgent data: its octets are a part of the stream. */
+	sock_set_flag(sk, SOCK_URGINLINE);
+	release_sock(sk);
+	tcp_sock_set_nodelay(sk);
+}
+
+/* Has a kernel's socket hold its namespace as a user's does; false if that has begun to end. */
+bool rsiw_sk_hold_net(struct sock *sk)
+{
+	struct net *net = NULL;
+	bool held;
+
+	lock_sock(sk);
+	held = sk->sk_net_refcnt;
+	if (!held) {
+		net = maybe_get_net(sock_net(sk));
+		if (net) {
+			sk_net_refcnt_upgrade(sk);
+			held = true;
+		}
+	}
+	release_sock(sk);
+	if (net)
+		put_net(net);
+	return held;
+}
+
+void rsiw_sk_cap_sndbuf(struct sock *sk, int octets)
+{
+	lock_sock(sk);
+	sk->sk_userlocks |= SOCK_SNDBUF_LOCK;
+	WRITE_ONCE(sk->sk_sndbuf, max_t(int, octets, SOCK_MIN_SNDBUF));
+	release_sock(sk);
+}
+
+void rsiw_sk_set_tos(struct sock *sk, u8 tos)
+{
+	ip_sock_set_tos(sk, tos);
+#if IS_ENABLED(CONFIG_IPV6)
+	if (sk->sk_family == AF_INET6) {
+		lock_sock(sk);
+		inet6_sk(sk)->tclass = (tos & ~INET_ECN_MASK) |
+				       (inet6_sk(sk)->tclass & INET_ECN_MASK);
+		sk_dst_reset(sk);
+		release_sock(sk);
+	}
+#endif
+}
+
+int rsiw_sk_set_v6only(struct sock *sk)
+{
+	return ip6_sock_set_v6only(sk);
+}
+
+int rsiw_sock_send(struct socket *sock, const void *buf, size_t len)
+{
+	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
+
+	return kernel_sendmsg(sock, &msg, &vec, 1, len);
+}
+
+int rsiw_sock_recv(struct socket *sock, void *buf, size_t len)
+{
+	struct kvec vec = { .iov_base = buf, .iov_len = len };
+	struct msghdr msg = { };
+
+	return kernel_recvmsg(sock, &msg, &vec, 1, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void rsiw_sk_hold(struct sock *sk)
+{
+	sock_hold(sk);
+}
+
+void rsiw_sk_put(struct sock *sk)
+{
+	sock_put(sk);
+}
+
+void rsiw_sk_lock(struct sock *sk)
+{
+	lock_sock(sk);
+}
+
+/* Takes the socket for a short while without sleeping, unless a process has it. */
+bool rsiw_sk_try_lock_bh(struct sock *sk)
+{
+	local_bh_disable();
+	bh_lock_sock(sk);
+	if (!sock_owned_by_user(sk))
+		return true;
+	bh_unlock_sock(sk);
+	local_bh_enable();
+	return false;
+}
+
+void rsiw_sk_unlock_bh(struct sock *sk)
+{
+	bh_unlock_sock(sk);
+	local_bh_enable();
+}
+
+/* The handler set by rsiw_sk_set_callbacks(); under the socket's lock or in an RCU section. */
+void *rsiw_sk_handler(struct sock *sk)
+{
+	uintptr_t data = (uintptr_t)rcu_dereference_check(__sk_user_data(sk),
+							  lockdep_sock_is_held(sk));
+
+	if (!(data & SK_USER_DATA_NOCOPY))
+		return NULL;
+	return (void *)(data & SK_USER_DATA_PTRMASK);
+}
+
+u8 rsiw_sk_state(const struct sock *sk)
+{
+	return READ_ONCE(sk->sk_state);
+}
+
+/* The pending error as a negative number or 0; it is cleared. */
+int rsiw_sk_take_error(struct sock *sk)
+{
+	return sock_error(sk);
+}
+
+u32 rsiw_tcp_mss(const struct sock *sk)
+{
+	return tcp_sk(sk)->mss_cache;
+}
+
+/* How much TCP puts into one buffer: whole segments, below half of the peer's window. */
+u32 rsiw_tcp_size_goal(struct sock *sk)
+{
+	u32 mss = max_t(u32, tcp_sk(sk)->mss_cache, 1);
+	u32 goal = tcp_bound_to_half_wnd(tcp_sk(sk), sk->sk_gso_max_size);
+
+	return max(min_t(u32, goal / mss, sk->sk_gso_max_segs), 1) * mss;
+}
+
+/* Octets of the last buffer not yet sent, to which the next ones are appended. */
+u32 rsiw_tcp_unsent_tail(const struct sock *sk)
+{
+	const struct sk_buff *skb = tcp_write_queue_tail(sk);
+
+	return skb && tcp_skb_can_collapse_to(skb) ? skb->len : 0;
+}
+
+int rsiw_tcp_sndbuf_free(const struct sock *sk)
+{
+	return sk_stream_wspace(sk);
+}
+
+bool rsiw_tcp_writable(const struct sock *sk)
+{
+	return sk_stream_is_writeable(sk);
+}
+
+bool rsiw_tcp_queues_empty(const struct sock *sk)
+{
+	return tcp_rtx_and_write_queues_empty(sk);
+}
+
+/* Whether TCP is to call write_space when there is room. */
+void rsiw_tcp_set_nospace(struct sock *sk, bool on)
+{
+	struct socket *sock = sk->sk_socket;
+
+	if (sock)
+		assign_bit(SOCK_NOSPACE, &sock->flags, on);
+}
+
+/* Sends from the pages of one block, without a copy where the device can. */
+int rsiw_tcp_send_pages(struct sock *sk, struct page *page, u32 off, u32 len)
+{
+	struct msghdr msg = {
+		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES | MSG_NO_SHARED_FRAGS,
+	};
+	struct bio_vec vec;
+
+	/* TCP relies on what a released socket does not have. */
+	if (!sk->sk_socket)
+		return -EPIPE;
+	bvec_set_page(&vec, page, len, off);
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
+	return tcp_sendmsg_locked(sk, &msg, len);
+}
+
+int rsiw_tcp_send_copy(struct sock *sk, const void *buf, size_t len)
+{
+	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
+	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
+
+	if (!sk->sk_socket)
+		return -EPIPE;
+	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
+	return tcp_sendmsg_locked(sk, &msg, len);
+}
+
+/* Closes our half of the connection, behind what is queued. */
+void rsiw_tcp_send_fin(struct sock *sk)
+{
+	if (sk->sk_shutdown & SEND_SHUTDOWN)
+		return;
+	WRITE_ONCE(sk->sk_shutdown, sk->sk_shutdown | SEND_SHUTDOWN);
+	sk->sk_prot->shutdown(sk, SEND_SHUTDOWN);
+}
+
+/* Whether rsiw_skb_chunk() reaches every octet. */
+static bool rsiw_skb_reachable(const struct sk_buff *skb)
+{
+	const struct sk_buff *part;
+
+	if (!skb_frags_readable(skb))
+		return false;
+	skb_walk_frags(skb, part) {
+		if (skb_has_frag_list(part) || !skb_frags_readable(part))
+			return false;
+	}
+	return true;
+}
+
+/* Finds the octets at rx->seq from skb on: buffers may overlap, and may be empty (FIN). */
+static bool rsiw_tcp_rx_from(struct sock *sk, struct rsiw_rx *rx, struct sk_buff *skb)
+{
+	while (skb) {
+		u32 offset = rx->seq - TCP_SKB_CB(skb)->seq;
+
+		if ((s32)offset < 0)
+			return false;
+		if (offset < skb->len) {
+			rx->skb = skb;
+			rx->offset = offset;
+			rx->len = skb->len - offset;
+			return rsiw_skb_reachable(skb);
+		}
+		if (skb_queue_is_last(&sk->sk_receive_queue, skb))
+			return false;
+		skb = skb_queue_next(&sk->sk_receive_queue, skb);
+	}
+	return false;
+}
+
+/* The first octets that TCP has in order and that were not read. */
+bool rsiw_tcp_rx_first(struct sock *sk, struct rsiw_rx *rx)
+{
+	u32 offset;
+
+	if (sk->sk_state == TCP_LISTEN || !sk->sk_socket)
+		return false;
+	rx->seq = tcp_sk(sk)->copied_seq;
+	/* Asked for any other place, it would free what is before it, behind TCP's back. */
+	return rsiw_tcp_rx_from(sk, rx, tcp_recv_skb(sk, rx->seq, &offset));
+}
+
+/* The octets behind these; the receive queue is as it was. */
+bool rsiw_tcp_rx_next(struct sock *sk, struct rsiw_rx *rx)
+{
+	rx->seq += rx->len;
+	return rsiw_tcp_rx_from(sk, rx, rx->skb);
+}
+
+/* Tells TCP that the first len octets were read: frees buffers, opens the window. */
+void rsiw_tcp_rx_done(struct sock *sk, size_t len)
+{
+	tcp_read_done(sk, len);
+}
+
+static void rsiw_cursor_set(struct rsiw_skb_cursor *cursor, const struct sk_buff *part, u32 start)
+{
+	cursor->part = part;
+	cursor->part_start = start;
+	cursor->frag = 0;
+	cursor->frag_start = start + skb_headlen(part);
+}
+
+/*
+ * The memory at octet off of an skb: returns how many octets lie there in one piece, 0 behind the
+ * end. Going forwards it does not search from the beginning.
+ */
+u32 rsiw_skb_chunk(const struct sk_buff *skb, struct rsiw_skb_cursor *cursor, u32 off,
+		   const void **data)
+{
+	if (!cursor->part || off < cursor->part_start)
+		rsiw_cursor_set(cursor, skb, 0);
+	else if (off < cursor->frag_start)
+		rsiw_cursor_set(cursor, cursor->part, cursor->part_start);
+
+	for (;;) {
+		const struct sk_buff *part = cursor->part;
+		const struct skb_shared_info *info = skb_shinfo(part);
+		u32 head_end = cursor->part_start + skb_headlen(part);
+		const struct sk_buff *next;
+
+		if (off < head_end) {
+			*data = part->data + (off - cursor->part_start);
+			return head_end - off;
+		}
+		for (; cursor->frag < info->nr_frags; cursor->frag++) {
+			const skb_frag_t *frag = &info->frags[cursor->frag];
+			u32 end = cursor->frag_start + skb_frag_size(frag);
+
+			if (off < end) {
+				*data = skb_frag_address(frag) + (off - cursor->frag_start);
+				return end - off;
+			}
+			cursor->frag_start = end;
+		}
+		next = part == skb ? info->frag_list : part->next;
+		if (!next)
+			return 0;
+		rsiw_cursor_set(cursor, next, cursor->frag_start);
+	}
+}
+
+#if IS_BUILTIN(CONFIG_KUNIT)
+
+int rsiw_test_loopback_up(void)
+{
+	int err;
+
+	rtnl_lock();
+	err = dev_open(init_net.loopback_dev, NULL);
+	rtnl_unlock();
+	return err;
+}
+
+/* An skb of one part, or with a list of more such parts, its octets counted from 0 up. */
+static struct sk_buff *rsiw_test_part(u32 linear, u32 frags, u32 frag_len, u8 *octet)
+{
+	struct sk_buff *skb = alloc_skb(linear, GFP_KERNEL);
+	u32 i, j;
+
+	if (!skb)
+		return NULL;
+	for (i = 0; i < linear; i++)
+		*(u8 *)skb_put(skb, 1) = (*octet)++;
+	for (i = 0; i < frags; i++) {
+		struct page *page = alloc_page(GFP_KERNEL);
+		u8 *at;
+
+		if (!page) {
+			kfree_skb(skb);
+			return NULL;
+		}
+		/* Not at the page's beginning, as from a device. */
+		at = page_address(page) + 64;
+		for (j = 0; j < frag_len; j++)
+			at[j] = (*octet)++;
+		skb_add_rx_frag(skb, i, page, 64, frag_len, PAGE_SIZE);
+	}
+	return skb;
+}
+
+struct sk_buff *rsiw_test_skb(u32 linear, u32 frags, u32 frag_len, u32 parts)
+{
+	u8 octet = 0;
+	struct sk_buff *skb = rsiw_test_part(linear, frags, frag_len, &octet);
+	struct sk_buff **tail;
+
+	if (!skb)
+		return NULL;
+	tail = &skb_shinfo(skb)->frag_list;
+	while (parts--) {
+		struct sk_buff *part = rsiw_test_part(linear, frags, frag_len, &octet);
+
+		if (!part) {
+			kfree_skb(skb);
+			return NULL;
+		}
+		*tail = part;
+		tail = &part->next;
+		skb->len += part->len;
+		skb->data_len += part->len;
+		skb->truesize += part->truesize;
+	}
+	return skb;
+}
+
+void rsiw_test_free_skb(struct sk_buff *skb)
+{
+	kfree_skb(skb);
+}
+
+#endif /* CONFIG_KUNIT */

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* C functions for sockets, TCP and socket buffers; see helpers.h. */
+#ifndef _RSIW_SOCKETS_H
+#define _RSIW_SOCKETS_H
+
+#include <linux/types.h>
+
+struct page;
+struct sk_buff;
+struct sock;
+struct socket;
+
+/* Sockets, by their owner: process context */
+
+/* What TCP calls; see struct sock. */
+struct rsiw_sock_callbacks {
+	void (*data_ready)(struct sock *sk);
+	void (*write_space)(struct sock *sk);
+	void (*state_change)(struct sock *sk);
+	void (*error_report)(struct sock *sk);
+};
+
+struct sock *rsiw_sock_sk(struct socket *sock);
+void rsiw_sk_callbacks(struct sock *sk, struct rsiw_sock_callbacks *callbacks);
+void *rsiw_sk_set_callbacks(struct sock *sk, const struct rsiw_sock_callbacks *callbacks,
+			    void *handler);
+void rsiw_sk_prepare(struct sock *sk);
+bool rsiw_sk_hold_net(struct sock *sk);
+void rsiw_sk_cap_sndbuf(struct sock *sk, int octets);
+void rsiw_sk_set_tos(struct sock *sk, u8 tos);
+int rsiw_sk_set_v6only(struct sock *sk);
+int rsiw_sock_send(struct socket *sock, const void *buf, size_t len);
+int rsiw_sock_recv(struct socket *sock, void *buf, size_t len);
+
+/* Sockets, by whoever has one */
+void rsiw_sk_hold(struct sock *sk);
+void rsiw_sk_put(struct sock *sk);
+void rsiw_sk_lock(struct sock *sk);
+bool rsiw_sk_try_lock_bh(struct sock *sk);
+void rsiw_sk_unlock_bh(struct sock *sk);
+void *rsiw_sk_handler(struct sock *sk);
+u8 rsiw_sk_state(const struct sock *sk);
+int rsiw_sk_take_error(struct sock *sk);
+
+/* TCP, by the holder of the socket */
+u32 rsiw_tcp_mss(const struct sock *sk);
+u32 rsiw_tcp_size_goal(struct sock *sk);
+u32 rsiw_tcp_unsent_tail(const struct sock *sk);
+int rsiw_tcp_sndbuf_free(const struct sock *sk);
+bool rsiw_tcp_writable(const struct sock *sk);
+bool rsiw_tcp_queues_empty(const struct sock *sk);
+void rsiw_tcp_set_nospace(struct sock *sk, bool on);
+int rsiw_tcp_send_pages(struct sock *sk, struct page *page, u32 off, u32 len);
+int rsiw_tcp_send_copy(struct sock *sk, const void *buf, size_t len);
+void rsiw_tcp_send_fin(struct sock *sk);
+
+/* A piece of the receive queue: len octets from offset of skb, which stand at seq. */
+struct rsiw_rx {
+	struct sk_buff *skb;
+	u32 seq;
+	u32 offset;
+	u32 len;
+};
+
+bool rsiw_tcp_rx_first(struct sock *sk, struct rsiw_rx *rx);
+bool rsiw_tcp_rx_next(struct sock *sk, struct rsiw_rx *rx);
+void rsiw_tcp_rx_done(struct sock *sk, size_t len);
+
+/* Where in an skb the last access was: part is the skb or one of its fragment list. */
+struct rsiw_skb_cursor {
+	const struct sk_buff *part;
+	u32 part_start;
+	u32 frag;
+	u32 frag_start;
+};
+
+u32 rsiw_skb_chunk(const struct sk_buff *skb, struct rsiw_skb_cursor *cursor, u32 off,
+		   const void **data);
+
+#if IS_BUILTIN(CONFIG_KUNIT)
+/* For the suites */
+int rsiw_test_loopback_up(void);
+struct sk_buff *rsiw_test_skb(u32 linear, u32 frags, u32 frag_len, u32 parts);
+void rsiw_test_free_skb(struct sk_buff *skb);
+#endif
+
+#endif /* _RSIW_SOCKETS_H */

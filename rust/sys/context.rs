@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the running context allows.
+//!
+//! C headers: [`include/linux/preempt.h`](srctree/include/linux/preempt.h),
+//! [`include/linux/bottom_half.h`](srctree/include/linux/bottom_half.h)
+
+use kernel::types::NotThreadSafe;
+
+use super::bindings;
+
+/// Whether interrupts are off, or this is a hardware interrupt: such a caller may neither lock a
+/// socket nor turn bottom halves off and on, and has to leave such work to a work item.
+#[inline]
+pub(crate) fn irqs_off() -> bool {
+    // SAFETY: Reads the state of this CPU; allowed anywhere.
+    unsafe { bindings::rsiw_irqs_off() }
+}
+
+/// Keeps bottom halves of this CPU off while it lives. Nests; not with interrupts off.
+pub(crate) struct BhGuard(NotThreadSafe);
+
+impl BhGuard {
+    /// Turns bottom halves off.
+    #[inline]
+    pub(crate) fn new() -> Self {
+        // SAFETY: Balanced by `drop`, which runs in the same task: the type is not `Send`.
+        unsafe { bindings::rsiw_local_bh_disable() };
+        Self(NotThreadSafe)
+    }
+}
+
+impl Drop for BhGuard {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `new` has turned bottom halves off in this task.
+        unsafe { bindings::rsiw_local_bh_enable() };
+    }
+}

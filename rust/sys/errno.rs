@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Error codes of networking, which the `kernel` crate of Linux 7.2 does not name.
+//!
+//! C header: [`include/uapi/asm-generic/errno.h`](srctree/include/uapi/asm-generic/errno.h)
+
+/// Names the codes: those of the `kernel` crate where it has them, else our own.
+macro_rules! errno {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        #[cfg(rsiw_linux_7_3)]
+        pub(crate) use kernel::error::code::{$($name,)*};
+
+        $(
+            $(#[$doc])*
+            #[cfg(not(rsiw_linux_7_3))]
+            pub(crate) const $name: kernel::error::Error = code(super::bindings::$name);
+        )*
+
+        /// Every name and its number.
+        #[cfg(CONFIG_KUNIT = "y")]
+        const ALL: &[(kernel::error::Error, u32)] = &[$(($name, super::bindings::$name),)*];
+    };
+}
+
+errno! {
+    /// Protocol error.
+    EPROTO;
+    /// Operation not supported on this kind of transport.
+    EOPNOTSUPP;
+    /// Address family not supported.
+    EAFNOSUPPORT;
+    /// Address already in use.
+    EADDRINUSE;
+    /// Address is not one of this host.
+    EADDRNOTAVAIL;
+    /// Network is unreachable.
+    ENETUNREACH;
+    /// Connection aborted by this side's software.
+    ECONNABORTED;
+    /// Connection reset by the peer.
+    ECONNRESET;
+    /// No room for buffers.
+    ENOBUFS;
+    /// Already connected.
+    EISCONN;
+    /// Not connected.
+    ENOTCONN;
+    /// Connection refused by the peer.
+    ECONNREFUSED;
+    /// No route to the peer.
+    EHOSTUNREACH;
+    /// The operation is under way already.
+    EALREADY;
+    /// The operation has been started.
+    EINPROGRESS;
+}
+
+/// Makes the error of a code, as a constant: `Error` has no constructor for that.
+#[cfg(not(rsiw_linux_7_3))]
+const fn code(errno: u32) -> kernel::error::Error {
+    // SAFETY: `Error` holds one number, which is between -4095 and -1; so are all the codes here.
+    // The sizes are compared by the compiler, the values by a test.
+    unsafe { core::mem::transmute::<i32, kernel::error::Error>(-(errno as i32)) }
+}
+
+#[kernel::prelude::kunit_tests(rsiw_sys_errno)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_those_of_c() {
+        for (error, number) in ALL {
+            assert_eq!(error.to_errno(), -(*number as i32));
+        }
+    }
+}

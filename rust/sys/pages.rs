@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory for runs of FPDUs, which TCP sends from where it lies.
+//!
+//! A run buffer is one block of contiguous pages. TCP takes references to its pages; when the
+//! peer has acknowledged all of it, they are gone, and the buffer can be written again. A few
+//! buffers per CPU are kept for that, those used last first, because they are in the cache.
+//!
+//! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
+
+use core::{
+    ptr::{
+        self,
+        NonNull, //
+    },
+    slice, //
+};
+
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Full,
+        Relaxed, //
+    }, //
+};
+
+use super::bindings;
+
+/// Pages of a buffer, as a power of two: 64 KiB where pages have 4 KiB, what one call hands over.
+const ORDER: u32 = 4;
+
+/// Buffers kept by a CPU.
+const KEPT: usize = 8;
+
+/// Places that CPUs keep buffers in; CPUs beyond share.
+const CPUS: usize = 64;
+
+/// The buffers that a CPU keeps: references to pages, or null.
+#[repr(align(64))]
+struct Kept {
+    /// The lowest is used first.
+    pages: [Atomic<*mut bindings::page>; KEPT],
+}
+
+/// The buffers kept by all CPUs.
+static POOL: [Kept; CPUS] = [const {
+    Kept {
+        pages: [const { Atomic::new(ptr::null_mut()) }; KEPT],
+    }
+}; CPUS];
+
+/// The place of this CPU; being moved to another one afterwards does no harm.
+fn kept() -> Option<&'static Kept> {
+    // SAFETY: Reads a number; allowed anywhere.
+    let cpu = unsafe { bindings::rsiw_cpu() } as usize;
+    POOL.get(cpu.checked_rem(CPUS)?)
+}
+
+/// A buffer for one run, 4 to 64 KiB.
+///
+/// # Invariants
+///
+/// `page` is the first of `1 << order` pages of one block, `data` is its address, and one
+/// reference to it is owned. Other references are TCP's, which only reads.
+pub(crate) struct RunBuf {
+    /// The block.
+    page: NonNull<bindings::page>,
+    /// Its address.
+    data: NonNull<u8>,
+    /// Its size as a power of two, in pages.
+    order: u32,
+}
+
+// SAFETY: Pages belong to no thread.
+unsafe impl Send for RunBuf {}
+// SAFETY: A shared reference only reads.
+unsafe impl Sync for RunBuf {}
+
+impl RunBuf {
+    /// A buffer that nobody else has; its content is undefined but initialized. Any context with
+    /// interrupts on; does not sleep. `None`: no memory.
+    pub(crate) fn get() -> Option<Self> {
+        Self::recycled().or_else(Self::allocated)
+    }
+
+    /// One that this CPU kept, and that TCP has let go of.
+    fn recycled() -> Option<Self> {
+        for slot in &kept()?.pages {
+            if slot.load(Relaxed).is_null() {
+                continue;
+            }
+            let Some(page) = NonNull::new(slot.xchg(ptr::null_mut(), Full)) else {
+                continue;
+            };
+            // SAFETY: The slot's reference to a block of `ORDER` is ours now.
+            let buf = unsafe { Self::from_page(page, ORDER) };
+            if buf.is_exclusive() {
+                return Some(buf);
+            }
+            // Back to where it was: it is the next to be free.
+            buf.keep_in(slot);
+        }
+        None
+    }
+
+    /// A new one, smaller if there is no large block.
+    fn allocated() -> Option<Self> {
+        let gfp = bindings::GFP_ATOMIC | bindings::__GFP_NOWARN | bindings::__GFP_ZERO;
+        for order in [ORDER, 2, 0] {
+            // SAFETY: Any flags and order are fine; the helper makes it one block.
+            let page = unsafe { bindings::rsiw_alloc_block(gfp, order) };
+            if let Some(page) = NonNull::new(page) {
+                // SAFETY: The reference to a block of `order` that was just made.
+                return Some(unsafe { Self::from_page(page, order) });
+            }
+        }
+        None
+    }
+
+    /// Wraps a block.
+    ///
+    /// # Safety
+    ///
+    /// The caller gives a reference to a block of `1 << order` initialized pages, which nobody
+    /// writes to.
+    unsafe fn from_page(page: NonNull<bindings::page>, order: u32) -> Self {
+        // SAFETY: A page of the kernel's own address space has an address.
+        let data = unsafe { bindings::rsiw_page_address(page.as_ptr()) };
+        // INVARIANT: As this function's contract says.
+        Self {
+            page,
+            // SAFETY: As above: the address is not null.
+            data: unsafe { NonNull::new_unchecked(data.cast()) },
+            order,
+        }
+    }
+
+    /// Octets of the buffer.
+    #[inline]
+    pub(crate) fn capacity(&self) -> usize {
+        PAGE_SIZE.wrapping_shl(self.order)
+    }
+
+    /// Whether TCP has no reference (any more).
+    #[inline]
+    pub(crate) fn is_exclusive(&self) -> bool {
+        // SAFETY: By the type invariant a page.
+        unsafe { bindings::rsiw_page_is_exclusive(self.page.as_ptr()) }
+    }
+
+    /// The buffer, to be written; empty while TCP has references.
+    #[inline]
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        if !self.is_exclusive() {
+            return &mut [];
+        }
+        // SAFETY: By the type invariant the pages are one piece of initialized memory; ours is the
+        // only reference, and `&mut self` keeps new ones away.
+        unsafe { slice::from_raw_parts_mut(self.data.as_ptr(), self.capacity()) }
+    }
+
+    /// A part of the buffer; `None` if it does not lie in it.
+    #[inline]
+    pub(crate) fn part(&self, off: usize, len: usize) -> Option<&[u8]> {
+        // SAFETY: By the type invariant the pages are one piece of initialized memory, and nobody
+        // writes to it while there is a shared reference.
+        let all = unsafe { slice::from_raw_parts(self.data.as_ptr(), self.capacity()) };
+        all.get(off..off.checked_add(len)?)
+    }
+
+    /// The block.
+    #[inline]
+    pub(super) fn page(&self) -> *mut bindings::page {
+        self.page.as_ptr()
+    }
+
+    /// Gives the reference to `slot`, or up if there is another one meanwhile.
+    fn keep_in(self, slot: &Atomic<*mut bindings::page>) -> bool {
+        let kept = slot
+            .cmpxchg(ptr::null_mut(), self.page.as_ptr(), Full)
+            .is_ok();
+        if kept {
+            core::mem::forget(self);
+        }
+        kept
+    }
+}
+
+impl Drop for RunBuf {
+    fn drop(&mut self) {
+        if self.order == ORDER {
+            for slot in kept().iter().flat_map(|kept| &kept.pages) {
+                if slot.load(Relaxed).is_null()
+                    && slot
+                        .cmpxchg(ptr::null_mut(), self.page.as_ptr(), Full)
+                        .is_ok()
+                {
+                    return;
+                }
+            }
+        }
+        // SAFETY: By the type invariant one reference is owned; it is not used after this.
+        unsafe { bindings::rsiw_put_page(self.page.as_ptr()) };
+    }
+}
+
+/// The life of the kept buffers: gives them back when the module ends.
+pub(crate) struct Pool(());
+
+impl Pool {
+    /// To be dropped when nobody uses buffers any more.
+    pub(crate) fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for slot in POOL.iter().flat_map(|kept| &kept.pages) {
+            if let Some(page) = NonNull::new(slot.xchg(ptr::null_mut(), Full)) {
+                // SAFETY: The slot's reference is ours now, and is not used after this.
+                unsafe { bindings::rsiw_put_page(page.as_ptr()) };
+            }
+        }
+    }
+}
+
+#[kunit_tests(rsiw_sys_pages)]
+mod tests {
+    use super::*;
+    use crate::sys::context::BhGuard;
+
+    #[test]
+    fn is_writable_only_while_nobody_else_has_it() -> Result {
+        let mut buf = RunBuf::get().ok_or(ENOMEM)?;
+        let len = buf.capacity();
+        assert!(len >= PAGE_SIZE);
+        assert_eq!(buf.as_mut_slice().len(), len);
+        buf.as_mut_slice().fill(0x77);
+        // As TCP does.
+        // SAFETY: The page is ours.
+        unsafe { bindings::rsiw_test_get_page(buf.page()) };
+        assert!(!buf.is_exclusive());
+        assert_eq!(buf.as_mut_slice().len(), 0);
+        assert_eq!(buf.part(len - 1, 1), Some(&[0x77][..]));
+        // SAFETY: The reference taken above.
+        unsafe { bindings::rsiw_put_page(buf.page()) };
+        assert_eq!(buf.as_mut_slice().len(), len);
+        assert!(buf.part(len, 1).is_none());
+        assert!(buf.part(1, usize::MAX).is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn is_used_again_but_not_while_tcp_has_it() -> Result {
+        // Nobody moves us to another CPU's buffers.
+        let _bh = BhGuard::new();
+        let first = RunBuf::get().ok_or(ENOMEM)?;
+        if first.order != ORDER {
+            // Memory is too fragmented for what is kept.
+            return Ok(());
+        }
+        let page = first.page();
+        drop(first);
+        let again = RunBuf::get().ok_or(ENOMEM)?;
+        assert!(again.page() == page);
+        // SAFETY: The page is ours.
+        unsafe { bindings::rsiw_test_get_page(page) };
+        drop(again);
+        let other = RunBuf::get().ok_or(ENOMEM)?;
+        assert!(other.page() != page);
+        drop(other);
+        // SAFETY: The reference taken above; the buffer itself is kept.
+        unsafe { bindings::rsiw_put_page(page) };
+        let again = RunBuf::get().ok_or(ENOMEM)?;
+        assert!(again.page() == page);
+        Ok(())
+    }
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! TCP sockets of the kernel, for connections that are worked on in softirq context.
+//!
+//! - [`Socket`]: a connection, by the one who owns it, in process context
+//! - [`ListenSocket`]: a listening socket, and the connections that come in
+//! - [`SockRef`]: a reference for those who lock the socket
+//! - [`Locked`]: what the holder of the socket may do; obtained by [`SockRef::lock`],
+//!   [`SockRef::try_lock_bh`], or as the argument of a callback ([`Handler`])
+//!
+//! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
+//! [`include/net/tcp.h`](srctree/include/net/tcp.h)
+
+mod base;
+mod callback;
+mod listen;
+mod locked;
+
+use core::{
+    cell::Cell,
+    ops::Deref, //
+};
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::{
+    bindings,
+    errno::EINPROGRESS,
+    net::{
+        from_storage,
+        storage_len,
+        to_storage,
+        Family,
+        NetNs,
+        SocketAddr,
+        Storage, //
+    }, //
+};
+
+use self::{
+    base::Base,
+    callback::Installed, //
+};
+pub(crate) use self::{
+    callback::{
+        CallbackSock,
+        Handler,
+        Incoming, //
+    },
+    listen::ListenSocket,
+    locked::{
+        Locked,
+        LockedBh,
+        LockedProc,
+        OwnedByUser,
+        SockRef,
+        TcpState, //
+    }, //
+};
+
+/// Halves of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shutdown {
+    /// We receive nothing more.
+    Receive,
+    /// We send nothing more: FIN.
+    Send,
+    /// Neither.
+    Both,
+}
+
+/// A TCP connection, or what is to become one. Process context; all may sleep.
+///
+/// It keeps its network namespace from ending, as a user's socket does. When it is dropped the
+/// callbacks are restored (none is running or will run then), the handler is let go, and the
+/// socket is released: closed by FIN, or by a reset after [`Socket::set_linger_abort`].
+pub(crate) struct Socket {
+    /// The C object.
+    base: Base,
+    /// The handler in the socket's user data.
+    installed: Cell<Installed>,
+}
+
+impl Deref for Socket {
+    type Target = Base;
+
+    fn deref(&self) -> &Base {
+        &self.base
+    }
+}
+
+impl Socket {
+    /// Makes a socket in a namespace, ready to connect: small frames are sent at once, memory is
+    /// taken as softirqs need it, urgent data is data.
+    pub(crate) fn create(net: &NetNs, family: Family) -> Result<Self> {
+        Self::from_base(Base::create(net, family)?)
+    }
+
+    /// Makes a connection of a socket that nobody else uses.
+    fn from_base(base: Base) -> Result<Self> {
+        let socket = Self {
+            base,
+            installed: Cell::new(Installed::NONE),
+        };
+        // SAFETY: The socket is ours, and a TCP one; process context.
+        unsafe { bindings::rsiw_sk_prepare(socket.base.sk()) };
+        // SAFETY: As above.
+        if !unsafe { bindings::rsiw_sk_hold_net(socket.base.sk()) } {
+            return Err(ENODEV);
+        }
+        Ok(socket)
+    }
+
+    /// Begins to connect. The callback [`Handler::state_change`] tells the end of it, and
+    /// [`Socket::tcp_state`] and [`Socket::take_error`] which.
+    pub(crate) fn connect_nonblocking(&self, addr: &SocketAddr) -> Result {
+        let mut storage = to_storage(addr);
+        // SAFETY: The socket is ours; the address is one of as many octets.
+        let result = to_result(unsafe {
+            bindings::kernel_connect(
+                self.base.as_ptr(),
+                (&raw mut storage).cast(),
+                storage_len(addr),
+                bindings::RSIW_O_NONBLOCK,
+            )
+        });
+        match result {
+            Err(error) if error == EINPROGRESS => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The peer's address.
+    pub(crate) fn peer_addr(&self) -> Result<SocketAddr> {
+        let mut storage = Storage::default();
+        // SAFETY: The socket is ours; the address has room for any.
+        let len =
+            unsafe { bindings::kernel_getpeername(self.base.as_ptr(), (&raw mut storage).cast()) };
+        if len < 0 {
+            return Err(Error::from_errno(len));
+        }
+        from_storage(&storage)
+    }
+
+    /// Closes halves of the connection.
+    pub(crate) fn shutdown(&self, how: Shutdown) -> Result {
+        let how = match how {
+            Shutdown::Receive => bindings::sock_shutdown_cmd_SHUT_RD,
+            Shutdown::Send => bindings::sock_shutdown_cmd_SHUT_WR,
+            Shutdown::Both => bindings::sock_shutdown_cmd_SHUT_RDWR,
+        };
+        // SAFETY: The socket is ours.
+        to_result(unsafe { bindings::kernel_sock_shutdown(self.base.as_ptr(), how) })
+    }
+
+    /// Has the release of the socket reset the connection, and throw away what is not sent.
+    pub(crate) fn set_linger_abort(&self) {
+        // SAFETY: The socket is ours.
+        unsafe { bindings::sock_no_linger(self.base.sk()) }
+    }
+
+    /// Fixes the octets that may wait to be sent or acknowledged; TCP adapts the limit otherwise.
+    pub(crate) fn set_sndbuf_cap(&self, octets: u32) {
+        let octets = c_int::try_from(octets).unwrap_or(c_int::MAX);
+        // SAFETY: The socket is ours.
+        unsafe { bindings::rsiw_sk_cap_sndbuf(self.base.sk(), octets) }
+    }
+
+    /// Sends what there is room for; how many octets.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`: no room, or not connected yet.
+    pub(crate) fn send_nonblocking(&self, buf: &[u8]) -> Result<usize> {
+        // SAFETY: The socket is ours; the pointer and the length are those of a slice.
+        let sent =
+            unsafe { bindings::rsiw_sock_send(self.base.as_ptr(), buf.as_ptr().cast(), buf.len()) };
+        octets(sent)
+    }
+
+    /// Receives what there is, up to the size of `buf`; 0 octets: the peer has sent FIN.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`: there is nothing. `ENOTCONN`: not connected yet.
+    pub(crate) fn recv_nonblocking(&self, buf: &mut [u8]) -> Result<usize> {
+        // SAFETY: The socket is ours; the pointer and the length are those of a writable slice.
+        let received = unsafe {
+            bindings::rsiw_sock_recv(self.base.as_ptr(), buf.as_mut_ptr().cast(), buf.len())
+        };
+        octets(received)
+    }
+
+    /// The state of the connection at this moment.
+    pub(crate) fn tcp_state(&self) -> TcpState {
+        // SAFETY: The socket is ours.
+        TcpState::from_raw(unsafe { bindings::rsiw_sk_state(self.base.sk()) })
+    }
+
+    /// The error that TCP noted, once.
+    pub(crate) fn take_error(&self) -> Option<Error> {
+        // SAFETY: The socket is ours.
+        let error = unsafe { bindings::rsiw_sk_take_error(self.base.sk()) };
+        (error < 0).then(|| Error::from_errno(error))
+    }
+
+    /// Has TCP call `handler`, in place of the one before, if any, which is let go.
+    ///
+    /// What happened before is not told: look at the state, and read, after this.
+    pub(crate) fn install<H: Handler>(&self, handler: Arc<H>) {
+        self.put(callback::install(&self.base, handler));
+    }
+
+    /// Replaces the note of what is installed, and lets go of the handler before.
+    fn put(&self, new: Installed) {
+        let old = self.installed.replace(new);
+        // SAFETY: The callbacks of a connection run under its lock, which the exchange held: none
+        // uses the old handler any more.
+        unsafe { old.release() };
+    }
+
+    /// A reference for those who lock the socket.
+    pub(crate) fn sock(&self) -> SockRef {
+        // SAFETY: The socket is ours, so it is counted.
+        unsafe { SockRef::new(self.base.sk()) }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        callback::uninstall(&self.base);
+        self.put(Installed::NONE);
+        // Now `base` releases the socket.
+    }
+}
+
+/// A number of octets, or a negative error.
+fn octets(result: c_int) -> Result<usize> {
+    usize::try_from(result).map_err(|_| Error::from_errno(result))
+}
+
+#[kunit_tests(rsiw_sys_socket)]
+mod tests {
+    use super::*;
+    use crate::sys::testing::{connected, eventually, Seen};
+
+    #[test]
+    fn connects_and_moves_octets_both_ways() -> Result {
+        let (a, b) = connected()?;
+        assert!(a.tcp_state() == TcpState::Established);
+        assert!(a.local_addr()? == b.peer_addr()?);
+        assert!(b.local_addr()? == a.peer_addr()?);
+        let mut buf = [0u8; 16];
+        assert!(b.recv_nonblocking(&mut buf) == Err(EAGAIN));
+        assert_eq!(a.send_nonblocking(b"question")?, 8);
+        assert!(eventually(|| b.recv_nonblocking(&mut buf) == Ok(8)));
+        assert_eq!(buf.get(..8), Some(&b"question"[..]));
+        assert_eq!(b.send_nonblocking(b"answer")?, 6);
+        assert!(eventually(|| a.recv_nonblocking(&mut buf) == Ok(6)));
+        assert_eq!(buf.get(..6), Some(&b"answer"[..]));
+        a.shutdown(Shutdown::Send)?;
+        assert!(eventually(|| b.recv_nonblocking(&mut buf) == Ok(0)));
+        assert!(b.tcp_state() == TcpState::CloseWait);
+        Ok(())
+    }
+
+    #[test]
+    fn refused_connection_is_told() -> Result {
+        let (a, b) = connected()?;
+        let nobody = b.local_addr()?;
+        drop((a, b));
+        let seen = Seen::new()?;
+        let net = NetNs::init().ok_or(ENODEV)?;
+        let socket = Socket::create(&net, Family::V4)?;
+        socket.install(seen.clone());
+        // The listener of the pair is gone.
+        let begun = socket.connect_nonblocking(&nobody);
+        assert!(eventually(|| socket.tcp_state() == TcpState::Close));
+        let error = begun.err().or_else(|| socket.take_error());
+        assert!(error == Some(crate::sys::errno::ECONNREFUSED));
+        Ok(())
+    }
+
+    #[test]
+    fn callbacks_come_until_the_handler_goes() -> Result {
+        let (a, b) = connected()?;
+        let first = Seen::new()?;
+        let second = Seen::new()?;
+        b.install(first.clone());
+        a.send_nonblocking(b"1")?;
+        assert!(eventually(|| first.data() != 0));
+        b.install(second.clone());
+        let before = first.data();
+        a.send_nonblocking(b"2")?;
+        assert!(eventually(|| second.data() != 0));
+        assert_eq!(first.data(), before);
+        // The socket had the only other reference, and let it go.
+        assert!(Arc::into_unique_or_drop(first).is_some());
+        a.set_linger_abort();
+        drop(a);
+        assert!(eventually(|| second.errors() != 0));
+        assert!(b.take_error() == Some(crate::sys::errno::ECONNRESET));
+        drop(b);
+        assert!(Arc::into_unique_or_drop(second).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn abort_resets() -> Result {
+        let (a, b) = connected()?;
+        a.sock().abort();
+        assert!(eventually(|| b.tcp_state() == TcpState::Close));
+        assert!(b.take_error() == Some(crate::sys::errno::ECONNRESET));
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What connections and listening sockets have in common.
+//!
+//! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
+
+use core::ptr::{
+    self,
+    NonNull, //
+};
+
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
+
+use super::{
+    bindings,
+    from_storage,
+    storage_len,
+    to_storage,
+    Family,
+    NetNs,
+    SocketAddr,
+    Storage, //
+};
+
+/// A TCP socket and what TCP called in it at first. Process context; all may sleep.
+///
+/// # Invariants
+///
+/// `sock` is a TCP socket, owned, with a `struct sock`; `original` holds the callbacks that it
+/// was made with.
+pub(crate) struct Base {
+    /// The C object.
+    sock: NonNull<bindings::socket>,
+    /// TCP's own callbacks.
+    original: bindings::rsiw_sock_callbacks,
+}
+
+// SAFETY: A socket belongs to no thread; what is called on it locks it.
+unsafe impl Send for Base {}
+
+impl Base {
+    /// Makes a TCP socket that does not hold its namespace.
+    pub(super) fn create(net: &NetNs, family: Family) -> Result<Self> {
+        let mut sock = ptr::null_mut();
+        // SAFETY: The namespace is held during the call; `sock` is writable.
+        to_result(unsafe {
+            bindings::sock_create_kern(
+                net.as_ptr(),
+                family.as_raw(),
+                bindings::sock_type_SOCK_STREAM as c_int,
+                bindings::RSIW_IPPROTO_TCP,
+                &mut sock,
+            )
+        })?;
+        let sock = NonNull::new(sock).ok_or(ENOMEM)?;
+        let mut original = bindings::rsiw_sock_callbacks::default();
+        // SAFETY: The socket was just made, with a `struct sock`.
+        unsafe {
+            bindings::rsiw_sk_callbacks(bindings::rsiw_sock_sk(sock.as_ptr()), &mut original);
+        }
+        // INVARIANT: Just made, and not changed since.
+        Ok(Self { sock, original })
+    }
+
+    /// Wraps the child of a listening socket, and takes back the callbacks it inherited.
+    ///
+    /// # Safety
+    ///
+    /// The caller gives a TCP socket with a `struct sock` that a socket with the callbacks
+    /// `original` has accepted.
+    pub(super) unsafe fn from_child(
+        sock: NonNull<bindings::socket>,
+        original: bindings::rsiw_sock_callbacks,
+    ) -> Self {
+        // INVARIANT: As this function's contract says.
+        let base = Self { sock, original };
+        // SAFETY: The socket is ours; process context.
+        unsafe { bindings::rsiw_sk_set_callbacks(base.sk(), &base.original, ptr::null_mut()) };
+        base
+    }
+
+    /// The C object.
+    pub(super) fn as_ptr(&self) -> *mut bindings::socket {
+        self.sock.as_ptr()
+    }
+
+    /// The protocol's half of it.
+    pub(super) fn sk(&self) -> *mut bindings::sock {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_sock_sk(self.sock.as_ptr()) }
+    }
+
+    /// TCP's own callbacks.
+    pub(super) fn original(&self) -> &bindings::rsiw_sock_callbacks {
+        &self.original
+    }
+
+    /// Lets another socket have the same address while it is not listening, as SO_REUSEADDR.
+    pub(crate) fn set_reuse(&self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::sock_set_reuseaddr(self.sk()) }
+    }
+
+    /// Keeps an IPv6 socket from having IPv4 peers. Before it has an address.
+    pub(crate) fn set_v6only(&self) -> Result {
+        // SAFETY: By the type invariant.
+        to_result(unsafe { bindings::rsiw_sk_set_v6only(self.sk()) })
+    }
+
+    /// Sets the type of service (IPv4) or traffic class (IPv6), without the ECN bits.
+    pub(crate) fn set_tos(&self, tos: u8) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_sk_set_tos(self.sk(), tos) }
+    }
+
+    /// Gives the socket its own address; port 0 for any port.
+    pub(crate) fn bind(&self, addr: &SocketAddr) -> Result {
+        let mut storage = to_storage(addr);
+        // SAFETY: By the type invariant; the address is one of as many octets.
+        to_result(unsafe {
+            bindings::kernel_bind(self.as_ptr(), (&raw mut storage).cast(), storage_len(addr))
+        })
+    }
+
+    /// Restricts the socket to one interface.
+    pub(crate) fn bind_to_device(&self, ifindex: u32) -> Result {
+        let ifindex = c_int::try_from(ifindex).map_err(|_| EINVAL)?;
+        // SAFETY: By the type invariant; `true` has it lock the socket.
+        to_result(unsafe { bindings::sock_bindtoindex(self.sk(), ifindex, true) })
+    }
+
+    /// The socket's own address.
+    pub(crate) fn local_addr(&self) -> Result<SocketAddr> {
+        let mut storage = Storage::default();
+        // SAFETY: By the type invariant; the address has room for any.
+        let len = unsafe { bindings::kernel_getsockname(self.as_ptr(), (&raw mut storage).cast()) };
+        if len < 0 {
+            return Err(Error::from_errno(len));
+        }
+        from_storage(&storage)
+    }
+}
+
+impl Drop for Base {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the socket is owned; it is not used after this. Who
+        // installed callbacks has taken them back.
+        unsafe { bindings::sock_release(self.as_ptr()) }
+    }
+}

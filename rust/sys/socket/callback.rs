@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What TCP calls.
+//!
+//! The socket's user data is the handler, an [`Arc`] of which the socket owns one reference. Each
+//! type of handler has its own C functions, which are exchanged together with it.
+//!
+//! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
+
+use core::{
+    marker::PhantomData,
+    mem::align_of,
+    ops::{
+        Deref,
+        DerefMut, //
+    },
+    ptr::{
+        self,
+        NonNull, //
+    }, //
+};
+
+use kernel::{
+    prelude::*,
+    sync::{
+        rcu,
+        Arc,
+        ArcBorrow, //
+    }, //
+};
+
+use super::{
+    bindings,
+    Base,
+    Locked, //
+};
+
+/// The alignment that the user data of a socket needs: C keeps flags in its low bits.
+const ALIGN: usize = 8;
+
+/// What TCP tells the user of a connection.
+///
+/// All are called under the socket's lock, in softirq context, or in process context with bottom
+/// halves on when the lock's owner lets TCP work off what came meanwhile. They must not sleep, not
+/// lock this or another socket, and may come out of calls into TCP that the handler itself makes.
+/// The handler's type needs an alignment of 8.
+pub(crate) trait Handler: Send + Sync + Sized + 'static {
+    /// There is something to read: data, or the end of it.
+    fn data_ready(this: ArcBorrow<'_, Self>, sock: CallbackSock<'_>);
+
+    /// There may be room to send again ([`Locked::stream_writable`] says).
+    fn write_space(this: ArcBorrow<'_, Self>, sock: CallbackSock<'_>);
+
+    /// The state of the connection has changed.
+    fn state_change(this: ArcBorrow<'_, Self>, sock: CallbackSock<'_>);
+
+    /// TCP has noted an error.
+    fn error_report(this: ArcBorrow<'_, Self>, sock: CallbackSock<'_>);
+}
+
+/// What TCP tells the user of a listening socket.
+///
+/// The type needs an alignment of 8.
+pub(crate) trait Incoming: Send + Sync + Sized + 'static {
+    /// A connection has come in, to be accepted from process context.
+    ///
+    /// Softirq context; no lock is held, and several CPUs may call at once.
+    fn incoming(this: ArcBorrow<'_, Self>);
+}
+
+/// The socket of a callback, which is exclusively the callback's.
+pub(crate) struct CallbackSock<'a> {
+    /// The right to it.
+    locked: Locked,
+    /// Not longer than the callback.
+    _callback: PhantomData<&'a mut ()>,
+}
+
+impl Deref for CallbackSock<'_> {
+    type Target = Locked;
+
+    #[inline]
+    fn deref(&self) -> &Locked {
+        &self.locked
+    }
+}
+
+impl DerefMut for CallbackSock<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Locked {
+        &mut self.locked
+    }
+}
+
+/// The note of a handler in a socket: how to let go of it.
+#[derive(Clone, Copy)]
+pub(super) struct Installed {
+    /// Drops the reference.
+    release: Option<unsafe fn(NonNull<c_void>)>,
+    /// The reference.
+    handler: *mut c_void,
+}
+
+// SAFETY: It stands for an `Arc` of something that is `Send` and `Sync`.
+unsafe impl Send for Installed {}
+
+impl Installed {
+    /// No handler.
+    pub(super) const NONE: Self = Self {
+        release: None,
+        handler: ptr::null_mut(),
+    };
+
+    /// The note of the reference `handler`.
+    fn of<H: Send + Sync + 'static>(handler: *const H) -> Self {
+        Self {
+            release: Some(release::<H>),
+            handler: handler.cast_mut().cast(),
+        }
+    }
+
+    /// Whether there is a handler.
+    pub(super) fn is_some(&self) -> bool {
+        self.release.is_some()
+    }
+
+    /// Drops the reference.
+    ///
+    /// # Safety
+    ///
+    /// The handler is not in a socket any more, no callback uses it, and no copy of the note was
+    /// released.
+    pub(super) unsafe fn release(self) {
+        if let (Some(release), Some(handler)) = (self.release, NonNull::new(self.handler)) {
+            // SAFETY: `of` has put the two together; by this function's contract for the last
+            // time.
+            unsafe { release(handler) };
+        }
+    }
+}
+
+/// Drops a reference that a socket had.
+///
+/// # Safety
+///
+/// `handler` is from [`Arc::into_raw`] of an `Arc<H>`, and not used after this.
+unsafe fn release<H>(handler: NonNull<c_void>) {
+    // SAFETY: By this function's contract.
+    drop(unsafe { Arc::from_raw(handler.as_ptr().cast_const().cast::<H>()) });
+}
+
+/// Puts `handler` and its functions into a connection, in place of those before.
+pub(super) fn install<H: Handler>(base: &Base, handler: Arc<H>) -> Installed {
+    const { assert!(align_of::<H>() >= ALIGN) };
+    let handler = Arc::into_raw(handler);
+    let callbacks = bindings::rsiw_sock_callbacks {
+        data_ready: Some(data_ready::<H>),
+        write_space: Some(write_space::<H>),
+        state_change: Some(state_change::<H>),
+        error_report: Some(error_report::<H>),
+    };
+    set(base, &callbacks, handler.cast_mut().cast());
+    Installed::of(handler)
+}
+
+/// Puts `handler` and its function into a socket that is to listen, and has no handler.
+pub(super) fn install_incoming<I: Incoming>(base: &Base, handler: Arc<I>) -> Installed {
+    const { assert!(align_of::<I>() >= ALIGN) };
+    let handler = Arc::into_raw(handler);
+    let callbacks = bindings::rsiw_sock_callbacks {
+        data_ready: Some(incoming::<I>),
+        ..*base.original()
+    };
+    set(base, &callbacks, handler.cast_mut().cast());
+    Installed::of(handler)
+}
+
+/// Takes the handler out of a socket, and puts TCP's own functions back.
+pub(super) fn uninstall(base: &Base) {
+    set(base, base.original(), ptr::null_mut());
+}
+
+/// Exchanges functions and handler.
+fn set(base: &Base, callbacks: &bindings::rsiw_sock_callbacks, handler: *mut c_void) {
+    // SAFETY: The socket is owned, this is process context, and the functions fit the handler.
+    unsafe { bindings::rsiw_sk_set_callbacks(base.sk(), callbacks, handler) };
+}
+
+/// Calls `f` with the handler of a connection.
+///
+/// # Safety
+///
+/// TCP calls a function of `H` with this socket: its lock is held, and if there is a handler it
+/// is an `Arc<H>`.
+#[inline]
+unsafe fn call<H: Handler>(
+    sk: *mut bindings::sock,
+    f: impl FnOnce(ArcBorrow<'_, H>, CallbackSock<'_>),
+) {
+    // SAFETY: By this function's contract the lock is held.
+    let handler = unsafe { bindings::rsiw_sk_handler(sk) };
+    let (Some(handler), Some(sk)) = (NonNull::new(handler), NonNull::new(sk)) else {
+        return;
+    };
+    // SAFETY: Handler and functions are exchanged together under the lock, so it is an `Arc<H>`;
+    // the socket's reference lasts at least until the lock is released.
+    let handler = unsafe { ArcBorrow::from_raw(handler.as_ptr().cast_const().cast::<H>()) };
+    let sock = CallbackSock {
+        // SAFETY: By this function's contract; `f` can not keep it.
+        locked: unsafe { Locked::new(sk) },
+        _callback: PhantomData,
+    };
+    f(handler, sock);
+}
+
+/// `sk_data_ready` of a connection.
+///
+/// # Safety
+///
+/// Called by TCP with the socket it is installed in, under the socket's lock.
+unsafe extern "C" fn data_ready<H: Handler>(sk: *mut bindings::sock) {
+    // SAFETY: By this function's contract.
+    unsafe { call::<H>(sk, H::data_ready) }
+}
+
+/// `sk_write_space` of a connection.
+///
+/// # Safety
+///
+/// Called by TCP with the socket it is installed in, under the socket's lock.
+unsafe extern "C" fn write_space<H: Handler>(sk: *mut bindings::sock) {
+    // SAFETY: By this function's contract.
+    unsafe { call::<H>(sk, H::write_space) }
+}
+
+/// `sk_state_change` of a connection.
+///
+/// # Safety
+///
+/// Called by TCP with the socket it is installed in, under the socket's lock.
+unsafe extern "C" fn state_change<H: Handler>(sk: *mut bindings::sock) {
+    // SAFETY: By this function's contract.
+    unsafe { call::<H>(sk, H::state_change) }
+}
+
+/// `sk_error_report` of a connection.
+///
+/// # Safety
+///
+/// Called by TCP with the socket it is installed in, under the socket's lock.
+unsafe extern "C" fn error_report<H: Handler>(sk: *mut bindings::sock) {
+    // SAFETY: By this function's contract.
+    unsafe { call::<H>(sk, H::error_report) }
+}
+
+/// `sk_data_ready` of a listening socket, and of its children until they are accepted, which have
+/// no handler.
+///
+/// # Safety
+///
+/// Called by TCP with the socket it is installed in, or with a child of it.
+unsafe extern "C" fn incoming<I: Incoming>(sk: *mut bindings::sock) {
+    let _rcu = rcu::read_lock();
+    // SAFETY: This is an RCU section.
+    let handler = unsafe { bindings::rsiw_sk_handler(sk) };
+    if let Some(handler) = NonNull::new(handler) {
+        // SAFETY: This function is only installed together with an `Arc<I>`, into a socket
+        // without a handler, and the socket's reference outlasts RCU sections that found it.
+        I::incoming(unsafe { ArcBorrow::from_raw(handler.as_ptr().cast_const().cast::<I>()) });
+    }
+}

@@ -1,0 +1,584 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sockets that are exclusively somebody's, and what that one may do.
+//!
+//! TCP's state belongs to the holder of the socket's lock: a process that owns it, or a softirq
+//! that has its spin lock while no process owns it. [`Locked`] is the proof of either.
+//!
+//! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
+//! [`include/net/tcp.h`](srctree/include/net/tcp.h)
+
+use core::{
+    ops::{
+        Deref,
+        DerefMut, //
+    },
+    ptr::NonNull, //
+};
+
+use kernel::prelude::*;
+
+use super::{
+    bindings,
+    octets, //
+};
+use crate::sys::{
+    errno::ECONNABORTED,
+    pages::RunBuf,
+    skb::SkbView, //
+};
+
+/// The states of a TCP connection (RFC 9293 section 3.3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TcpState {
+    /// Both ways are open.
+    Established,
+    /// SYN was sent.
+    SynSent,
+    /// SYN came.
+    SynRecv,
+    /// FIN was sent.
+    FinWait1,
+    /// FIN was sent and acknowledged.
+    FinWait2,
+    /// Both FINs were sent, and acknowledged as far as we know.
+    TimeWait,
+    /// There is no connection (any more).
+    Close,
+    /// FIN came.
+    CloseWait,
+    /// FIN came, and then was sent.
+    LastAck,
+    /// Connections are waited for.
+    Listen,
+    /// FIN was sent, and came before ours was acknowledged.
+    Closing,
+}
+
+impl TcpState {
+    /// Reads C's number; those that no socket of ours has count as closed.
+    pub(super) fn from_raw(state: u8) -> Self {
+        match u32::from(state) {
+            bindings::TCP_ESTABLISHED => Self::Established,
+            bindings::TCP_SYN_SENT => Self::SynSent,
+            bindings::TCP_SYN_RECV | bindings::TCP_NEW_SYN_RECV => Self::SynRecv,
+            bindings::TCP_FIN_WAIT1 => Self::FinWait1,
+            bindings::TCP_FIN_WAIT2 => Self::FinWait2,
+            bindings::TCP_TIME_WAIT => Self::TimeWait,
+            bindings::TCP_CLOSE_WAIT => Self::CloseWait,
+            bindings::TCP_LAST_ACK => Self::LastAck,
+            bindings::TCP_LISTEN => Self::Listen,
+            bindings::TCP_CLOSING => Self::Closing,
+            _ => Self::Close,
+        }
+    }
+}
+
+/// A process owns the socket. It works off what comes meanwhile, but not what others leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnedByUser;
+
+/// A counted reference to a TCP socket, which may have been released by its owner.
+///
+/// # Invariants
+///
+/// Points to a TCP socket of which one reference is owned.
+pub(crate) struct SockRef(NonNull<bindings::sock>);
+
+// SAFETY: `struct sock` is reference counted by atomics, and locked by whoever uses it.
+unsafe impl Send for SockRef {}
+// SAFETY: As above.
+unsafe impl Sync for SockRef {}
+
+impl SockRef {
+    /// Takes a reference.
+    ///
+    /// # Safety
+    ///
+    /// `sk` is a TCP socket to which somebody has a reference during the call.
+    pub(super) unsafe fn new(sk: *mut bindings::sock) -> Self {
+        // SAFETY: By this function's contract.
+        unsafe { bindings::rsiw_sk_hold(sk) };
+        // INVARIANT: The reference just taken.
+        // SAFETY: A socket is not null.
+        Self(unsafe { NonNull::new_unchecked(sk) })
+    }
+
+    /// The C object.
+    #[inline]
+    pub(crate) fn as_ptr(&self) -> *mut bindings::sock {
+        self.0.as_ptr()
+    }
+
+    /// Makes the socket the caller's. Process context; sleeps. When the guard is dropped, the
+    /// caller works off what came meanwhile, callbacks included.
+    pub(crate) fn lock(&self) -> LockedProc<'_> {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_sk_lock(self.as_ptr()) };
+        LockedProc {
+            // SAFETY: The lock was just taken, and is held as long as the guard lives.
+            locked: unsafe { Locked::new(self.0) },
+            sock: self,
+        }
+    }
+
+    /// Makes the socket the caller's for a short while. Process context with bottom halves on or
+    /// off, or softirq context; not with interrupts off, and not under the lock of a socket. Does
+    /// not sleep, but waits for a CPU that has it.
+    ///
+    /// # Errors
+    ///
+    /// A process owns the socket, perhaps for long.
+    #[inline]
+    pub(crate) fn try_lock_bh(&self) -> Result<LockedBh<'_>, OwnedByUser> {
+        // SAFETY: By the type invariant.
+        if !unsafe { bindings::rsiw_sk_try_lock_bh(self.as_ptr()) } {
+            return Err(OwnedByUser);
+        }
+        Ok(LockedBh {
+            // SAFETY: The lock was just taken, and is held as long as the guard lives.
+            locked: unsafe { Locked::new(self.0) },
+            sock: self,
+        })
+    }
+
+    /// Resets the connection. Process context; sleeps. TCP offers no way to do that in softirq
+    /// context, or under the lock.
+    pub(crate) fn abort(&self) {
+        // SAFETY: By the type invariant; process context.
+        unsafe { bindings::tcp_abort(self.as_ptr(), -ECONNABORTED.to_errno()) };
+    }
+}
+
+impl Clone for SockRef {
+    fn clone(&self) -> Self {
+        // SAFETY: By the type invariant.
+        unsafe { Self::new(self.as_ptr()) }
+    }
+}
+
+impl Drop for SockRef {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant a reference is owned; it is not used after this.
+        unsafe { bindings::rsiw_sk_put(self.as_ptr()) }
+    }
+}
+
+/// A socket that a process owns.
+pub(crate) struct LockedProc<'a> {
+    /// The right to it.
+    locked: Locked,
+    /// Keeps the socket.
+    sock: &'a SockRef,
+}
+
+/// A socket whose spin lock the caller has, with bottom halves off.
+pub(crate) struct LockedBh<'a> {
+    /// The right to it.
+    locked: Locked,
+    /// Keeps the socket.
+    sock: &'a SockRef,
+}
+
+impl Deref for LockedProc<'_> {
+    type Target = Locked;
+
+    fn deref(&self) -> &Locked {
+        &self.locked
+    }
+}
+
+impl DerefMut for LockedProc<'_> {
+    fn deref_mut(&mut self) -> &mut Locked {
+        &mut self.locked
+    }
+}
+
+impl Drop for LockedProc<'_> {
+    fn drop(&mut self) {
+        // SAFETY: `lock` has taken the lock, and nothing borrows from `locked` any more.
+        unsafe { bindings::release_sock(self.sock.as_ptr()) }
+    }
+}
+
+impl Deref for LockedBh<'_> {
+    type Target = Locked;
+
+    #[inline]
+    fn deref(&self) -> &Locked {
+        &self.locked
+    }
+}
+
+impl DerefMut for LockedBh<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Locked {
+        &mut self.locked
+    }
+}
+
+impl Drop for LockedBh<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `try_lock_bh` has taken the lock, and nothing borrows from `locked` any more.
+        unsafe { bindings::rsiw_sk_unlock_bh(self.sock.as_ptr()) }
+    }
+}
+
+/// A TCP socket that is exclusively the caller's. None of this sleeps.
+///
+/// Calls that send can call back, on this CPU, before they return: write space, or data that was
+/// waiting. On a socket that its owner has released, all of them do nothing.
+///
+/// # Invariants
+///
+/// `sk` is a TCP socket, not a listening one, and its lock is held for as long as this lives. (A
+/// callback made by a call through one `Locked` has another one; there is nothing in here that
+/// they could disturb.)
+pub(crate) struct Locked {
+    /// The socket.
+    sk: NonNull<bindings::sock>,
+}
+
+impl Locked {
+    /// States that the caller holds a socket.
+    ///
+    /// # Safety
+    ///
+    /// It does, for as long as the value lives, and the socket is a TCP one that does not listen.
+    #[inline]
+    pub(super) unsafe fn new(sk: NonNull<bindings::sock>) -> Self {
+        // INVARIANT: As this function's contract says.
+        Self { sk }
+    }
+
+    /// The C object.
+    #[inline]
+    pub(crate) fn as_ptr(&self) -> *mut bindings::sock {
+        self.sk.as_ptr()
+    }
+
+    /// The state of the connection.
+    #[inline]
+    pub(crate) fn tcp_state(&self) -> TcpState {
+        // SAFETY: By the type invariant.
+        TcpState::from_raw(unsafe { bindings::rsiw_sk_state(self.as_ptr()) })
+    }
+
+    /// The error that TCP noted, once.
+    pub(crate) fn take_error(&mut self) -> Option<Error> {
+        // SAFETY: By the type invariant.
+        let error = unsafe { bindings::rsiw_sk_take_error(self.as_ptr()) };
+        (error < 0).then(|| Error::from_errno(error))
+    }
+
+    /// The octets of data that TCP puts into a segment now (EMSS of RFC 5044).
+    #[inline]
+    pub(crate) fn mss(&self) -> u32 {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_mss(self.as_ptr()) }
+    }
+
+    /// The octets that TCP puts into one buffer: a multiple of [`Self::mss`].
+    #[inline]
+    pub(crate) fn size_goal(&self) -> u32 {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_size_goal(self.as_ptr()) }
+    }
+
+    /// The octets of TCP's last buffer that were not sent yet, to which what is sent next is
+    /// appended.
+    #[inline]
+    pub(crate) fn unsent_tail(&self) -> u32 {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_unsent_tail(self.as_ptr()) }
+    }
+
+    /// The octets that may be sent until the send buffer is full.
+    #[inline]
+    pub(crate) fn sndbuf_free(&self) -> u32 {
+        // SAFETY: By the type invariant.
+        let free = unsafe { bindings::rsiw_tcp_sndbuf_free(self.as_ptr()) };
+        u32::try_from(free).unwrap_or(0)
+    }
+
+    /// Whether a third of the send buffer is free, so that it is worth going on to send.
+    #[inline]
+    pub(crate) fn stream_writable(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_writable(self.as_ptr()) }
+    }
+
+    /// Whether TCP has nothing to send and waits for no acknowledgment: then nothing will make it
+    /// call [`Handler::write_space`](super::Handler::write_space).
+    #[inline]
+    pub(crate) fn write_queues_empty(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_queues_empty(self.as_ptr()) }
+    }
+
+    /// Has TCP call [`Handler::write_space`](super::Handler::write_space) when there is room.
+    /// Sending sets this by itself when there is none.
+    #[inline]
+    pub(crate) fn set_nospace(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_set_nospace(self.as_ptr(), true) }
+    }
+
+    /// Room was found: TCP need not call any more.
+    #[inline]
+    pub(crate) fn clear_nospace(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_set_nospace(self.as_ptr(), false) }
+    }
+
+    /// Sends `len` octets of `run` from `off`, where they lie; how many TCP took. The buffer must
+    /// not be written to until they are acknowledged, which [`RunBuf::as_mut_slice`] sees to.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`: there is no room, or no memory. `EPIPE`, `ECONNRESET`…: the connection is over.
+    /// `EINVAL`: they do not lie in the buffer.
+    #[inline]
+    pub(crate) fn send_pages(&mut self, run: &RunBuf, off: usize, len: usize) -> Result<usize> {
+        if run.part(off, len).is_none() {
+            return Err(EINVAL);
+        }
+        // SAFETY: By the type invariant; the octets lie in the block, which TCP takes references
+        // to. Both numbers are below the size of a block.
+        let sent = unsafe {
+            bindings::rsiw_tcp_send_pages(self.as_ptr(), run.page(), off as u32, len as u32)
+        };
+        octets(sent)
+    }
+
+    /// Sends a copy of `buf`; how many octets TCP took.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::send_pages`].
+    #[inline]
+    pub(crate) fn send_copy(&mut self, buf: &[u8]) -> Result<usize> {
+        // SAFETY: By the type invariant; the pointer and the length are those of a slice.
+        let sent =
+            unsafe { bindings::rsiw_tcp_send_copy(self.as_ptr(), buf.as_ptr().cast(), buf.len()) };
+        octets(sent)
+    }
+
+    /// Sends FIN behind what was sent; nothing can be sent after it.
+    pub(crate) fn send_fin(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_send_fin(self.as_ptr()) }
+    }
+
+    /// Shows what came in order, and was not read, to `f`, buffer by buffer, until `f` takes less
+    /// than a whole buffer. `f` returns how many octets it took. Returns the sum, which
+    /// [`Self::receive_done`] has to be told before the next walk: until then TCP keeps the
+    /// octets. FIN and urgent marks are not shown.
+    #[inline]
+    pub(crate) fn receive_walk(&mut self, mut f: impl FnMut(&SkbView<'_>) -> usize) -> usize {
+        let mut sum: usize = 0;
+        let mut rx = bindings::rsiw_rx::default();
+        // SAFETY: By the type invariant.
+        let mut more = unsafe { bindings::rsiw_tcp_rx_first(self.as_ptr(), &mut rx) };
+        while more {
+            let Some(skb) = NonNull::new(rx.skb) else {
+                break;
+            };
+            // SAFETY: The octets are in the receive queue, which is ours; nobody changes it or
+            // them while `f` runs, which has no access to the socket.
+            let view = unsafe { SkbView::new(skb, rx.offset, rx.len) };
+            let taken = f(&view).min(view.len());
+            sum = sum.saturating_add(taken);
+            if taken < view.len() {
+                break;
+            }
+            // SAFETY: By the type invariant; `rx` is from the call before, and the queue as it
+            // was then.
+            more = unsafe { bindings::rsiw_tcp_rx_next(self.as_ptr(), &mut rx) };
+        }
+        sum
+    }
+
+    /// Tells TCP that the first `len` octets that came were read: it frees them, and tells the
+    /// peer of the room.
+    #[inline]
+    pub(crate) fn receive_done(&mut self, len: usize) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_rx_done(self.as_ptr(), len) }
+    }
+}
+
+#[kunit_tests(rsiw_sys_locked)]
+mod tests {
+    use super::*;
+    use crate::sys::testing::{connected, eventually};
+
+    /// Sends all of `buf`.
+    fn send_all(sock: &SockRef, buf: &[u8]) -> bool {
+        let mut rest = buf;
+        eventually(|| {
+            if let Ok(sent) = sock.lock().send_copy(rest) {
+                rest = rest.get(sent..).unwrap_or_default();
+            }
+            rest.is_empty()
+        })
+    }
+
+    #[test]
+    fn excludes() -> Result {
+        let (a, _b) = connected()?;
+        let sock = a.sock();
+        {
+            let locked = sock.lock();
+            assert!(locked.tcp_state() == TcpState::Established);
+            assert!(sock.try_lock_bh().is_err());
+        }
+        let locked = sock.try_lock_bh().map_err(|_| EBUSY)?;
+        assert!(locked.as_ptr() == sock.as_ptr());
+        Ok(())
+    }
+
+    #[test]
+    fn walks_what_came_and_keeps_what_was_not_taken() -> Result {
+        let (a, b) = connected()?;
+        assert!(send_all(&a.sock(), b"0123456789"));
+        let sock = b.sock();
+        let mut got = [0u8; 10];
+        // Half is looked at, a part of it taken.
+        assert!(eventually(|| sock.lock().receive_walk(|view| {
+            if view.len() == 10 {
+                let _ = view.copy_bits(0, got.get_mut(..5).unwrap_or_default());
+            }
+            0
+        }) == 0
+            && got.first() == Some(&b'0')));
+        let mut locked = sock.lock();
+        assert_eq!(locked.receive_walk(|_| 3), 3);
+        locked.receive_done(3);
+        let taken = locked.receive_walk(|view| {
+            assert_eq!(view.len(), 7);
+            let _ = view.copy_bits(0, got.get_mut(..7).unwrap_or_default());
+            view.len()
+        });
+        assert_eq!(taken, 7);
+        assert_eq!(got.get(..7), Some(&b"3456789"[..]));
+        locked.receive_done(taken);
+        assert_eq!(locked.receive_walk(|_| 1), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn pages_go_out_and_come_back() -> Result {
+        let (a, b) = connected()?;
+        let (from, to) = (a.sock(), b.sock());
+        let mut run = RunBuf::get().ok_or(ENOMEM)?;
+        let len = run.capacity();
+        for (i, octet) in run.as_mut_slice().iter_mut().enumerate() {
+            *octet = (i / 7) as u8;
+        }
+        let mut sent = 0;
+        let mut seen = 0;
+        let mut wrong = 0;
+        assert!(eventually(|| {
+            if sent < len {
+                if let Ok(locked) = &mut from.try_lock_bh() {
+                    sent += locked.send_pages(&run, sent, len - sent).unwrap_or(0);
+                }
+            }
+            let mut locked = to.lock();
+            let taken = locked.receive_walk(|view| {
+                let _ = view.for_each_chunk(0, view.len(), |chunk| {
+                    for octet in chunk {
+                        wrong += usize::from(*octet != (seen / 7) as u8);
+                        seen += 1;
+                    }
+                    Ok::<(), Error>(())
+                });
+                view.len()
+            });
+            locked.receive_done(taken);
+            seen == len
+        }));
+        assert_eq!(wrong, 0);
+        // Acknowledged and read: TCP lets go of the pages, and they can be written.
+        assert!(eventually(|| run.is_exclusive()));
+        assert_eq!(run.as_mut_slice().len(), len);
+        assert!(from.lock().send_pages(&run, 1, len) == Err(EINVAL));
+        Ok(())
+    }
+
+    #[test]
+    fn fills_up_and_says_so() -> Result {
+        let (a, b) = connected()?;
+        a.set_sndbuf_cap(32768);
+        let (from, to) = (a.sock(), b.sock());
+        let block = [0x5a; 4096];
+        let mut sent = 0;
+        {
+            let mut locked = from.lock();
+            // Nobody reads: sooner or later there is no room.
+            let full = loop {
+                match locked.send_copy(&block) {
+                    Ok(octets) => sent += octets,
+                    Err(error) => break error,
+                }
+                if sent > 64 << 20 {
+                    break EIO;
+                }
+            };
+            assert!(full == EAGAIN);
+            assert!(!locked.write_queues_empty());
+            assert!(locked.size_goal() >= locked.mss());
+            assert_eq!(locked.size_goal() % locked.mss(), 0);
+        }
+        let mut read = 0;
+        assert!(eventually(|| {
+            let mut locked = to.lock();
+            let taken = locked.receive_walk(|view| view.len());
+            locked.receive_done(taken);
+            read += taken;
+            read == sent
+        }));
+        assert!(eventually(|| from.lock().stream_writable()));
+        Ok(())
+    }
+
+    #[test]
+    fn fin_is_a_state_not_data() -> Result {
+        let (a, b) = connected()?;
+        assert!(send_all(&a.sock(), b"end"));
+        {
+            let mut locked = a.sock().lock();
+            locked.send_fin();
+            locked.send_fin();
+            assert!(locked.send_copy(b"x") == Err(EPIPE));
+        }
+        let sock = b.sock();
+        assert!(eventually(|| sock.lock().tcp_state() == TcpState::CloseWait));
+        let mut locked = sock.lock();
+        assert_eq!(locked.receive_walk(|view| view.len()), 3);
+        locked.receive_done(3);
+        assert_eq!(locked.receive_walk(|view| view.len()), 0);
+        locked.receive_done(0);
+        Ok(())
+    }
+
+    #[test]
+    fn released_socket_does_nothing() -> Result {
+        let (a, b) = connected()?;
+        let sock = a.sock();
+        let run = RunBuf::get().ok_or(ENOMEM)?;
+        drop(a);
+        let mut locked = sock.lock();
+        assert!(locked.send_copy(b"x") == Err(EPIPE));
+        assert!(locked.send_pages(&run, 0, 9) == Err(EPIPE));
+        assert_eq!(locked.receive_walk(|view| view.len()), 0);
+        locked.set_nospace();
+        locked.clear_nospace();
+        locked.send_fin();
+        drop(locked);
+        drop(b);
+        Ok(())
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the in-kernel suites share: a loopback interface, connected sockets, waiting with a limit.
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full, //
+        },
+        Arc,
+        ArcBorrow, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+
+use super::{
+    bindings,
+    net::{
+        Family,
+        Ipv4Addr,
+        NetNs,
+        SocketAddr,
+        SocketAddrV4, //
+    },
+    socket::{
+        CallbackSock,
+        Handler,
+        Incoming,
+        ListenSocket,
+        Socket,
+        TcpState, //
+    }, //
+};
+
+/// Milliseconds that [`eventually`] waits.
+const LIMIT_MS: u32 = 10_000;
+
+/// Waits until `condition` is true, trying every millisecond; `false` after ten seconds.
+pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
+    for _ in 0..LIMIT_MS {
+        if condition() {
+            return true;
+        }
+        fsleep(Delta::from_millis(1));
+    }
+    false
+}
+
+/// Brings the loopback interface of the first namespace up.
+pub(crate) fn loopback_up() -> Result {
+    // SAFETY: Process context.
+    to_result(unsafe { bindings::rsiw_test_loopback_up() })
+}
+
+/// Two sockets that are connected with each other over loopback.
+pub(crate) fn connected() -> Result<(Socket, Socket)> {
+    loopback_up()?;
+    let net = NetNs::init().ok_or(ENODEV)?;
+    let listener = ListenSocket::create(&net, Family::V4)?;
+    listener.bind(&SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)))?;
+    listener.listen(1, Seen::new()?)?;
+    let client = Socket::create(&net, Family::V4)?;
+    client.connect_nonblocking(&listener.local_addr()?)?;
+    let mut server = None;
+    eventually(|| {
+        if server.is_none() {
+            server = listener.accept().ok().flatten();
+        }
+        server.is_some() && client.tcp_state() == TcpState::Established
+    });
+    Ok((client, server.ok_or(ETIMEDOUT)?))
+}
+
+/// A handler that counts.
+#[derive(Default)]
+#[repr(align(8))]
+pub(crate) struct Seen {
+    /// Calls of `data_ready`.
+    data: Counter,
+    /// Calls of `write_space`.
+    space: Counter,
+    /// Calls of `state_change`.
+    states: Counter,
+    /// Calls of `error_report`.
+    errors: Counter,
+    /// Calls of `incoming`.
+    incoming: Counter,
+}
+
+/// A number of calls.
+struct Counter(Atomic<u32>);
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self(Atomic::new(0))
+    }
+}
+
+impl Counter {
+    /// Counts a call.
+    fn count(&self) {
+        self.0.fetch_add(1, Full);
+    }
+
+    /// The number so far.
+    fn get(&self) -> u32 {
+        self.0.load(Acquire)
+    }
+}
+
+impl Seen {
+    /// Nothing seen yet.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Ok(Arc::new(Self::default(), GFP_KERNEL)?)
+    }
+
+    /// Calls of `data_ready`.
+    pub(crate) fn data(&self) -> u32 {
+        self.data.get()
+    }
+
+    /// Calls of `state_change`.
+    pub(crate) fn states(&self) -> u32 {
+        self.states.get()
+    }
+
+    /// Calls of `error_report`.
+    pub(crate) fn errors(&self) -> u32 {
+        self.errors.get()
+    }
+
+    /// Calls of `incoming`.
+    pub(crate) fn incoming(&self) -> u32 {
+        self.incoming.get()
+    }
+}
+
+impl Handler for Seen {
+    fn data_ready(this: ArcBorrow<'_, Self>, _sock: CallbackSock<'_>) {
+        this.data.count();
+    }
+
+    fn write_space(this: ArcBorrow<'_, Self>, _sock: CallbackSock<'_>) {
+        this.space.count();
+    }
+
+    fn state_change(this: ArcBorrow<'_, Self>, _sock: CallbackSock<'_>) {
+        this.states.count();
+    }
+
+    fn error_report(this: ArcBorrow<'_, Self>, _sock: CallbackSock<'_>) {
+        this.errors.count();
+    }
+}
+
+impl Incoming for Seen {
+    fn incoming(this: ArcBorrow<'_, Self>) {
+        this.incoming.count();
+    }
+}
