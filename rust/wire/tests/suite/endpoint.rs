@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One end of a connection as a driver would build it: memory, queues, a stream in each direction.
+//!
+//! It knows no more of the protocols than the decisions it carries out.
+
+use std::collections::VecDeque;
+
+use iwarp_wire::crc::Table;
+use iwarp_wire::ddp::{
+    TAGGED_LEN,
+    UNTAGGED_LEN, //
+};
+use iwarp_wire::mpa::fpdu::{
+    FpduWriter,
+    Framer,
+    Next, //
+};
+use iwarp_wire::mpa::startup::RtrKind;
+use iwarp_wire::rdmap::terminate::{
+    AccessError,
+    Terminate,
+    TerminateReason, //
+};
+use iwarp_wire::rdmap::{
+    AtomicOperation,
+    AtomicRequest,
+    ReadRequest,
+    SendKind, //
+};
+use iwarp_wire::reads::{
+    Inbound,
+    Irq,
+    Orq,
+    Outstanding,
+    Request, //
+};
+use iwarp_wire::rx::{
+    Config,
+    Decision,
+    Receiver,
+    HEAD_LEN, //
+};
+use iwarp_wire::tx::{
+    self,
+    Message,
+    Msns,
+    Segmenter, //
+};
+use iwarp_wire::{
+    Stag,
+    TaggedOffset, //
+};
+
+use crate::support::write_fpdu;
+
+/// Octets of each region.
+pub(crate) const REGION: usize = 8192;
+
+/// The region a peer may write to, and to whose first words Atomics go.
+pub(crate) const TARGET: Stag = Stag::new(0x100);
+/// The region a peer may read.
+pub(crate) const SOURCE: Stag = Stag::new(0x200);
+/// The region its own Reads go to.
+pub(crate) const SINK: Stag = Stag::new(0x300);
+
+/// The number of the work request a Read or Atomic belongs to; the RTR belongs to none.
+type Cookie = Option<usize>;
+
+/// A work request.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    /// Writes to the peer's [`TARGET`].
+    Write { to: u64, data: Vec<u8> },
+    /// Sends.
+    Send { kind: SendKind, data: Vec<u8> },
+    /// Reads from the peer's [`SOURCE`] at the same offset of [`SINK`].
+    Read { at: u64, len: u32 },
+    /// Sends Immediate Data.
+    Immediate { data: [u8; 8], solicited: bool },
+    /// Adds to the word at `to` of the peer's [`TARGET`].
+    Add { to: u64, add: u64 },
+}
+
+/// What an end reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A Send arrived; the target region as it was then.
+    Received {
+        data: Vec<u8>,
+        kind: SendKind,
+        target: Vec<u8>,
+    },
+    /// Immediate Data arrived; the target region as it was then.
+    Immediate {
+        data: [u8; 8],
+        solicited: bool,
+        target: Vec<u8>,
+    },
+    /// The Read or Atomic with this number is done.
+    Done(usize),
+    /// The peer ended the stream.
+    Terminated(TerminateReason),
+    /// This end found an error.
+    Failed(TerminateReason),
+}
+
+/// What one direction needs to know about the connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    pub(crate) crc: bool,
+    pub(crate) rx_markers: bool,
+    pub(crate) tx_markers: bool,
+    pub(crate) ird: u16,
+    pub(crate) ord: u16,
+    pub(crate) responder: bool,
+    pub(crate) rtr: Option<RtrKind>,
+}
+
+/// One end.
+pub(crate) struct Endpoint {
+    pub(crate) target: Vec<u8>,
+    pub(crate) source: Vec<u8>,
+    pub(crate) sink: Vec<u8>,
+    pub(crate) events: Vec<Event>,
+    /// The last word an Atomic brought back.
+    pub(crate) fetched: u64,
+    work: VecDeque<(usize, Work)>,
+    posted: usize,
+    under_way: Option<(Segmenter, Vec<u8>)>,
+    control: VecDeque<Vec<u8>>,
+    buffer: Vec<u8>,
+    message: Vec<u8>,
+    framer: Framer,
+    writer: FpduWriter,
+    receiver: Receiver,
+    msns: Msns,
+    orq: Orq<Cookie, Vec<Option<Outstanding<Cookie>>>>,
+    irq: Irq<Vec<Option<Inbound>>>,
+    may_send: bool,
+    over: bool,
+}
+
+impl Endpoint {
+    /// An end that just came out of the start-up.
+    pub(crate) fn new(setup: &Setup) -> Self {
+        let mut end = Self {
+            target: vec![0; REGION],
+            source: (0..=252).cycle().take(REGION).collect(),
+            sink: vec![0; REGION],
+            events: Vec::new(),
+            fetched: 0,
+            work: VecDeque::new(),
+            posted: 0,
+            under_way: None,
+            control: VecDeque::new(),
+            buffer: Vec::new(),
+            message: Vec::new(),
+            framer: Framer::new(setup.rx_markers, setup.crc),
+            writer: FpduWriter::new(setup.tx_markers, setup.crc),
+            receiver: Receiver::new(Config {
+                responder: setup.responder,
+                rtr: setup.rtr,
+                immediate: true,
+                atomics: true,
+            }),
+            msns: Msns::new(),
+            orq: Orq::new(vec![None; 16], setup.ord),
+            irq: Irq::new(vec![None; 16], setup.ird),
+            may_send: !setup.responder,
+            over: false,
+        };
+        if let (false, Some(kind)) = (setup.responder, setup.rtr) {
+            let rtr = tx::rtr(kind, &mut end.msns).to_vec();
+            if kind == RtrKind::Read {
+                end.orq
+                    .push_read(Stag::new(0), TaggedOffset::new(0), 0, None)
+                    .expect("ORD allows it");
+            }
+            end.control.push_back(rtr);
+        }
+        end
+    }
+
+    /// Posts a work request; its number.
+    pub(crate) fn post(&mut self, work: Work) -> usize {
+        let number = self.posted;
+        self.posted += 1;
+        self.work.push_back((number, work));
+        number
+    }
+
+    /// Everything posted was sent and answered.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.work.is_empty()
+            && self.under_way.is_none()
+            && self.control.is_empty()
+            && self.irq.is_empty()
+            && self.orq.is_empty()
+    }
+
+    /// The stream ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// The next FPDU to send; answers go first if `answer_first`.
+    pub(crate) fn transmit(&mut self, mulpdu: u16, answer_first: bool) -> Option<Vec<u8>> {
+        if let Some(ulpdu) = self.control.pop_front() {
+            return Some(write_fpdu(&mut self.writer, &ulpdu, &[]));
+        }
+        if self.over || !self.may_send {
+            return None;
+        }
+        if answer_first {
+            self.answer(mulpdu).or_else(|| self.request(mulpdu))
+        } else {
+            self.request(mulpdu).or_else(|| self.answer(mulpdu))
+        }
+    }
+
+    /// Takes octets from the stream.
+    pub(crate) fn receive(&mut self, octets: &[u8]) {
+        self.buffer.extend_from_slice(octets);
+        while let Next::Fpdu(fpdu) = self.framer.next(&self.buffer) {
+            if self.over || self.buffer.len() < fpdu.wire_len() {
+                break;
+            }
+            let mut raw: Vec<u8> = self.buffer.drain(..fpdu.wire_len()).collect();
+            self.framer.advance(&fpdu);
+            let taken = match fpdu
+                .check::<Table>(&raw)
+                .and_then(|()| fpdu.strip(&mut raw))
+            {
+                Ok(ulpdu) => self.segment(ulpdu).map_err(|reason| {
+                    let len = fpdu.ulpdu_len();
+                    (reason, Terminate::for_segment(reason, ulpdu, len))
+                }),
+                Err(reason) => Err((reason, Terminate::bare(reason))),
+            };
+            if let Err((reason, told)) = taken {
+                self.control.push_back(told.ulpdu().to_vec());
+                self.receiver.fail();
+                self.events.push(Event::Failed(reason));
+                self.over = true;
+            }
+        }
+    }
+
+    /// Carries out what a segment asks for.
+    fn segment(&mut self, ulpdu: &[u8]) -> Result<(), TerminateReason> {
+        let len = u16::try_from(ulpdu.len()).expect("fits");
+        let head = &ulpdu[..ulpdu.len().min(HEAD_LEN)];
+        let decision = self
+            .receiver
+            .receive(head, len, &mut self.orq, &mut self.irq);
+        match decision {
+            Decision::Write(segment) => {
+                let payload = &ulpdu[TAGGED_LEN..];
+                assert_eq!(payload.len(), segment.len as usize);
+                let place = place(segment.stag, TARGET, segment.to, payload.len());
+                let place = place.map_err(AccessError::for_write)?;
+                self.target[place].copy_from_slice(payload);
+            }
+            Decision::ReadResponse(segment) => {
+                let payload = &ulpdu[TAGGED_LEN..];
+                if !payload.is_empty() {
+                    let place = place(segment.stag, SINK, segment.to, payload.len());
+                    let place = place.map_err(AccessError::for_write)?;
+                    self.sink[place].copy_from_slice(payload);
+                }
+                self.complete(segment.last);
+            }
+            Decision::Send(segment) => {
+                if segment.first {
+                    self.message.clear();
+                }
+                segment.fit(u32::try_from(REGION).expect("fits"))?;
+                assert_eq!(self.message.len(), segment.mo as usize);
+                self.message.extend_from_slice(&ulpdu[UNTAGGED_LEN..]);
+                assert_eq!(self.message.len(), segment.end() as usize);
+                if segment.last {
+                    self.events.push(Event::Received {
+                        data: std::mem::take(&mut self.message),
+                        kind: SendKind {
+                            solicited: segment.solicited,
+                            invalidate: segment.invalidate,
+                        },
+                        target: self.target.clone(),
+                    });
+                }
+            }
+            Decision::Immediate { data, solicited } => self.events.push(Event::Immediate {
+                data,
+                solicited,
+                target: self.target.clone(),
+            }),
+            Decision::AtomicResponse { original } => {
+                self.fetched = original;
+                self.complete(true);
+            }
+            Decision::AtomicRequest | Decision::ReadRequest | Decision::Nothing => {}
+            Decision::Terminated(terminate) => {
+                self.events.push(Event::Terminated(terminate.reason()));
+                self.over = true;
+            }
+            Decision::Fail(reason) => return Err(reason),
+            Decision::Dropped => {}
+        }
+        self.may_send |= self.receiver.started();
+        Ok(())
+    }
+
+    /// Reports the oldest request, if it is done.
+    fn complete(&mut self, last: bool) {
+        let done = self.orq.complete();
+        assert_eq!(done.is_some(), last, "done behind the last segment only");
+        // What belongs to no work request, the RTR, is not reported.
+        if let Some(Some(number)) = done {
+            self.events.push(Event::Done(number));
+        }
+    }
+
+    /// The next FPDU that answers the peer.
+    fn answer(&mut self, mulpdu: u16) -> Option<Vec<u8>> {
+        match self.irq.head()?.request() {
+            Request::Read(_) => {
+                let answer = self.irq.next_step(mulpdu)?;
+                let len = usize::from(answer.len);
+                let payload = if len == 0 {
+                    &[][..]
+                } else {
+                    let place = place(answer.source, SOURCE, answer.from, len);
+                    &self.source[place.expect("the tests read what is there")]
+                };
+                let fpdu = write_fpdu(&mut self.writer, &answer.header, payload);
+                self.irq.commit(&answer);
+                Some(fpdu)
+            }
+            Request::Atomic(request) => {
+                let place = place(request.stag, TARGET, request.to, 8);
+                let word = &mut self.target[place.expect("the tests add to what is there")];
+                let original = u64::from_be_bytes((*word).try_into().expect("eight octets"));
+                word.copy_from_slice(&request.operation.apply(original).to_be_bytes());
+                let msn = self.msns.atomic_response();
+                let ulpdu = self.irq.answer_atomic(original, msn)?;
+                Some(write_fpdu(&mut self.writer, &ulpdu, &[]))
+            }
+        }
+    }
+
+    /// The next FPDU of the work that was posted.
+    fn request(&mut self, mulpdu: u16) -> Option<Vec<u8>> {
+        if self.under_way.is_none() {
+            if let Some(fpdu) = self.begin()? {
+                return Some(fpdu);
+            }
+        }
+        let (segmenter, data) = self.under_way.as_mut()?;
+        let step = segmenter.next(mulpdu)?;
+        let offset = step.offset as usize;
+        let payload = &data[offset..offset + usize::from(step.len)];
+        assert!(step.header.len() + payload.len() <= usize::from(mulpdu));
+        let fpdu = write_fpdu(&mut self.writer, &step.header, payload);
+        if segmenter.is_done() {
+            self.under_way = None;
+        }
+        Some(fpdu)
+    }
+
+    /// Begins the next work request: `None` if it has to wait, the FPDU if it is a single one.
+    fn begin(&mut self) -> Option<Option<Vec<u8>>> {
+        let waits = match &self.work.front()?.1 {
+            Work::Read { .. } | Work::Add { .. } => self.orq.is_full(),
+            _ => false,
+        };
+        if waits {
+            return None;
+        }
+        let (number, work) = self.work.pop_front()?;
+        let single = |end: &mut Self, ulpdu: &[u8]| Some(write_fpdu(&mut end.writer, ulpdu, &[]));
+        Some(match work {
+            Work::Write { to, data } => {
+                let message = Message::Write {
+                    stag: TARGET,
+                    to: TaggedOffset::new(to),
+                };
+                let len = u32::try_from(data.len()).expect("fits");
+                self.under_way = Some((Segmenter::new(message, len), data));
+                None
+            }
+            Work::Send { kind, data } => {
+                let message = Message::Send {
+                    msn: self.msns.send(),
+                    kind,
+                };
+                let len = u32::try_from(data.len()).expect("fits");
+                self.under_way = Some((Segmenter::new(message, len), data));
+                None
+            }
+            Work::Read { at, len } => {
+                let at = TaggedOffset::new(at);
+                let request = ReadRequest {
+                    sink: SINK,
+                    sink_to: at,
+                    size: len,
+                    source: SOURCE,
+                    source_to: at,
+                };
+                self.orq
+                    .push_read(SINK, at, len, Some(number))
+                    .expect("it did not have to wait");
+                let msn = self.msns.read_request();
+                single(self, &tx::read_request(msn, &request))
+            }
+            Work::Add { to, add } => {
+                let id = u32::try_from(number).expect("fits");
+                let request = AtomicRequest {
+                    id,
+                    stag: TARGET,
+                    to: TaggedOffset::new(to),
+                    operation: AtomicOperation::FetchAdd { add, mask: 0 },
+                };
+                self.orq
+                    .push_atomic(id, Some(number))
+                    .expect("it did not have to wait");
+                let msn = self.msns.read_request();
+                single(self, &tx::atomic_request(msn, &request))
+            }
+            Work::Immediate { data, solicited } => {
+                let msn = self.msns.send();
+                single(self, &tx::immediate(msn, data, solicited))
+            }
+        })
+    }
+}
+
+/// The octets of region `of` that a peer names.
+fn place(
+    stag: Stag,
+    of: Stag,
+    to: TaggedOffset,
+    len: usize,
+) -> Result<std::ops::Range<usize>, AccessError> {
+    if stag != of {
+        return Err(AccessError::InvalidStag);
+    }
+    let start = usize::try_from(to.get()).map_err(|_| AccessError::Bounds)?;
+    let end = start.checked_add(len).ok_or(AccessError::Wrap)?;
+    if end > REGION {
+        return Err(AccessError::Bounds);
+    }
+    Ok(start..end)
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of `iwarp_wire` from outside: what a driver sees of it.
+//!
+//! Each test names the rows it checks: MPA-nn (RFC 5044), DDP-nn (RFC 5041), RDMAP-nn (RFC 5040),
+//! EMC-nn (RFC 6581) and EXT-nn (RFC 7306) are rows of the requirements this project keeps; V1 to
+//! V24 are octets that other implementations agree with.
+
+mod corpus;
+mod endpoint;
+mod fpdu;
+mod negotiate;
+mod pair;
+mod receive;
+mod startup;
+mod support;
+mod terminate;
+mod vectors;

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Start-up frames: MPA-60 to MPA-69, MPA-79, MPA-81, EMC-01 to EMC-06.
+
+use iwarp_wire::mpa::startup::{
+    parse,
+    Depth,
+    Depths,
+    EncodeError,
+    Enhanced,
+    Frame,
+    FrameKind,
+    Progress,
+    Revision,
+    RtrKinds,
+    StartupError,
+    MAX_FRAME_LEN,
+    MAX_PRIVATE_DATA, //
+};
+
+const KINDS: [FrameKind; 2] = [FrameKind::Request, FrameKind::Reply];
+
+/// A frame with given flags, revision and announced length, and `data` behind.
+fn raw(kind: FrameKind, flags: u8, revision: u8, len: u16, data: &[u8]) -> Vec<u8> {
+    let key: &[u8] = match kind {
+        FrameKind::Request => b"MPA ID Req Frame",
+        FrameKind::Reply => b"MPA ID Rep Frame",
+    };
+    [key, &[flags, revision], &len.to_be_bytes(), data].concat()
+}
+
+/// The frame in whole octets.
+fn whole(octets: &[u8], kind: FrameKind) -> Frame<'_> {
+    match parse(octets, kind) {
+        Ok(Progress::Frame { frame, .. }) => frame,
+        other => panic!("not a frame: {other:?}"),
+    }
+}
+
+/// MPA-60, MPA-61: each octet of the key counts, as soon as it is there.
+#[test]
+fn every_octet_of_the_key_counts() {
+    for kind in KINDS {
+        for at in 0..16 {
+            let mut octets = raw(kind, 0x40, 1, 0, &[]);
+            octets[at] ^= 0x20;
+            for have in 0..=octets.len() {
+                let parsed = parse(&octets[..have], kind);
+                if have <= at {
+                    assert_eq!(parsed, Ok(Progress::Need { total: 20 }));
+                } else {
+                    assert_eq!(parsed, Err(StartupError::WrongKey), "octet {at}");
+                }
+            }
+        }
+    }
+}
+
+/// MPA-79: the frame of the other role is told apart from garbage.
+#[test]
+fn both_ends_in_the_same_role() {
+    let request = raw(FrameKind::Request, 0x40, 1, 0, &[]);
+    let reply = raw(FrameKind::Reply, 0x40, 1, 0, &[]);
+    for have in 10..=20 {
+        for (octets, expected) in [(&request, FrameKind::Reply), (&reply, FrameKind::Request)] {
+            assert_eq!(
+                parse(&octets[..have], expected),
+                Err(StartupError::SameRole),
+                "{have} octets"
+            );
+        }
+    }
+    assert_eq!(
+        parse(&request[..9], FrameKind::Reply),
+        Ok(Progress::Need { total: 20 })
+    );
+}
+
+/// MPA-66: revisions 1 and 2 are spoken, others are not.
+#[test]
+fn revisions() {
+    for revision in 0..=u8::MAX {
+        let octets = raw(FrameKind::Request, 0x40, revision, 0, &[]);
+        match (revision, parse(&octets, FrameKind::Request)) {
+            (1 | 2, Ok(Progress::Frame { frame, len: 20 })) => {
+                assert_eq!(frame.revision.number(), revision);
+            }
+            (_, parsed) => assert_eq!(parsed, Err(StartupError::Revision(revision))),
+        }
+    }
+}
+
+/// MPA-67, MPA-68, MPA-81: at most 512 octets of private data, told from the header alone.
+#[test]
+fn private_data_is_bounded() {
+    for len in (0..=1000).chain([65535]) {
+        let data = vec![7; usize::from(len)];
+        let octets = raw(FrameKind::Reply, 0x40, 1, len, &data);
+        let header = parse(&octets[..20], FrameKind::Reply);
+        if usize::from(len) > MAX_PRIVATE_DATA {
+            assert_eq!(header, Err(StartupError::PrivateDataLength(len)));
+            continue;
+        }
+        let total = 20 + usize::from(len);
+        if len > 0 {
+            assert_eq!(header, Ok(Progress::Need { total }));
+        }
+        assert_eq!(whole(&octets, FrameKind::Reply).private_data, data);
+    }
+}
+
+/// MPA-84, MPA-86: no more is asked for than the frame, and what follows is left alone.
+#[test]
+fn never_more_than_the_frame() {
+    let octets = raw(FrameKind::Request, 0x40, 1, 5, b"hello and the first FPDU");
+    let (mut have, mut asked) = (0, 0);
+    loop {
+        match parse(&octets[..have], FrameKind::Request) {
+            Ok(Progress::Need { total }) => {
+                assert!(total > have && total >= asked, "it goes on");
+                assert!(total <= 25, "never behind the frame");
+                asked = total;
+                have += 1;
+            }
+            Ok(Progress::Frame { frame, len }) => {
+                assert_eq!((have, len, frame.private_data), (25, 25, &b"hello"[..]));
+                break;
+            }
+            Err(error) => panic!("{error:?} with {have} octets"),
+        }
+    }
+    let with_more = parse(&octets, FrameKind::Request);
+    assert!(matches!(with_more, Ok(Progress::Frame { len: 25, .. })));
+}
+
+/// MPA-62, MPA-63, MPA-64, MPA-65: each flag, with all reserved bits set too.
+#[test]
+fn flags() {
+    for flags in 0..=u8::MAX {
+        for kind in KINDS {
+            for revision in [1, 2] {
+                let octets = raw(kind, flags, revision, 4, &[0x80, 1, 0x40, 2]);
+                let frame = whole(&octets, kind);
+                assert_eq!(frame.markers, flags & 0x80 != 0);
+                assert_eq!(frame.crc, flags & 0x40 != 0);
+                let rejected = kind == FrameKind::Reply && flags & 0x20 != 0;
+                assert_eq!(frame.rejected, rejected);
+                let enhanced = revision == 2 && flags & 0x10 != 0;
+                assert_eq!(frame.enhanced.is_some(), enhanced, "flags {flags:#x}");
+                // EMC-06: the word is no private data.
+                assert_eq!(frame.private_data.len(), if enhanced { 0 } else { 4 });
+            }
+        }
+    }
+}
+
+/// MPA-65: reserved bits are sent as zero.
+#[test]
+fn reserved_bits_are_zero() {
+    let mut out = [0; MAX_FRAME_LEN];
+    for bits in 0..8 {
+        let frame = Frame {
+            kind: FrameKind::Reply,
+            revision: Revision::Two,
+            markers: bits & 1 != 0,
+            crc: bits & 2 != 0,
+            rejected: bits & 4 != 0,
+            enhanced: None,
+            private_data: &[],
+        };
+        frame.encode(&mut out).expect("there is room");
+        assert_eq!(out[16] & 0x1f, 0);
+    }
+}
+
+/// EMC-02, EMC-03: S without its word is malformed, revision 2 without S is plain, and S of
+/// revision 1 is a reserved bit.
+#[test]
+fn the_enhanced_word() {
+    for len in 0..4u16 {
+        let octets = raw(FrameKind::Request, 0x50, 2, len, &[0; 3]);
+        assert_eq!(
+            parse(&octets, FrameKind::Request),
+            Err(StartupError::EnhancedTruncated)
+        );
+        let octets = raw(FrameKind::Request, 0x50, 1, 0, &[]);
+        assert_eq!(whole(&octets, FrameKind::Request).enhanced, None);
+    }
+    let octets = raw(FrameKind::Request, 0x40, 2, 6, b"plain!");
+    let frame = whole(&octets, FrameKind::Request);
+    assert_eq!((frame.enhanced, frame.private_data), (None, &b"plain!"[..]));
+
+    // A refusal is one, however little it says.
+    let octets = raw(FrameKind::Reply, 0x70, 2, 2, b"no");
+    let frame = whole(&octets, FrameKind::Reply);
+    assert!(frame.rejected);
+    assert_eq!((frame.enhanced, frame.private_data), (None, &b"no"[..]));
+}
+
+/// EMC-09, EMC-18: depths that the peer did not say are the caller's defaults.
+#[test]
+fn depths_of_peers_that_do_not_say() {
+    let default = Depths { ird: 33, ord: 44 };
+    let mut frame = Frame {
+        kind: FrameKind::Request,
+        revision: Revision::Two,
+        markers: false,
+        crc: true,
+        rejected: false,
+        enhanced: None,
+        private_data: &[],
+    };
+    assert_eq!(frame.depths_or(default), default);
+    frame.enhanced = Some(Enhanced {
+        peer_to_peer: false,
+        rtr: RtrKinds::NONE,
+        ird: Depth::UNNEGOTIATED,
+        ord: Depth::new(0),
+    });
+    assert_eq!(frame.depths_or(default), Depths { ird: 33, ord: 0 });
+    frame.revision = Revision::One;
+    assert_eq!(frame.depths_or(default), default);
+}
+
+/// MPA-68: 512 octets can be sent, 508 with the enhanced word, and no more.
+#[test]
+fn private_data_that_can_be_sent() {
+    let data = [9; 513];
+    let mut out = [0; 600];
+    for (enhanced, most) in [
+        (None, 512),
+        (
+            Some(Enhanced {
+                peer_to_peer: false,
+                rtr: RtrKinds::NONE,
+                ird: Depth::new(1),
+                ord: Depth::new(1),
+            }),
+            508,
+        ),
+    ] {
+        let frame = |len: usize| Frame {
+            kind: FrameKind::Request,
+            revision: Revision::Two,
+            markers: false,
+            crc: true,
+            rejected: false,
+            enhanced,
+            private_data: &data[..len],
+        };
+        assert_eq!(frame(0).max_private_data(), most);
+        assert_eq!(frame(most).encode(&mut out), Ok(MAX_FRAME_LEN));
+        assert_eq!(
+            whole(&out[..MAX_FRAME_LEN], FrameKind::Request),
+            frame(most)
+        );
+        assert_eq!(
+            frame(most + 1).encode(&mut out),
+            Err(EncodeError::PrivateDataTooLong)
+        );
+        assert_eq!(
+            frame(most).encode(&mut out[..MAX_FRAME_LEN - 1]),
+            Err(EncodeError::NoRoom)
+        );
+    }
+}
