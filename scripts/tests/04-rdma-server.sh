@@ -24,3 +24,4 @@ single_bed
 pair rdma_server rdma_client "$RDMA_V4"
 pair rdma_server rdma_client "$RDMA_V4" -s "$RDMA_V4"
 pair rdma_server rdma_client "$RDMA_V6" -s "$RDMA_V6"
+pair rdma_xserver rdma_xclient "$RDMA_V4"

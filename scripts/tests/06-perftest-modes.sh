@@ -18,7 +18,8 @@ pair() {
 single_bed
 
 for tool in ib_send_bw ib_write_bw ib_read_bw; do
-	pair "$tool events" "$tool" -e -s 4096 -n 200
+	# A Write's target sees no completion, so perftest has no events for it.
+	[ "$tool" = ib_write_bw ] || pair "$tool events" "$tool" -e -s 4096 -n 200
 	pair "$tool 4 queue pairs" "$tool" -q 4 -s 16384 -n 100
 	pair "$tool both directions" "$tool" -b -s 65536 -n 200
 	pair "$tool completion per request" "$tool" -Q 1 -s 8192 -n 300
