@@ -7,10 +7,11 @@
 /// Names the codes: those of the `kernel` crate where it has them, else our own.
 macro_rules! errno {
     ($($(#[$doc:meta])* $name:ident;)*) => {
-        #[cfg(rsiw_linux_7_3)]
-        pub(crate) use kernel::error::code::{$($name,)*};
-
         $(
+            $(#[$doc])*
+            #[cfg(rsiw_linux_7_3)]
+            pub(crate) const $name: kernel::error::Error = kernel::error::code::$name;
+
             $(#[$doc])*
             #[cfg(not(rsiw_linux_7_3))]
             pub(crate) const $name: kernel::error::Error = code(super::bindings::$name);

@@ -13,6 +13,7 @@
 
 mod base;
 mod callback;
+mod held;
 mod listen;
 mod locked;
 
@@ -51,13 +52,15 @@ pub(crate) use self::{
         Handler,
         Incoming, //
     },
-    listen::ListenSocket,
-    locked::{
-        Locked,
+    held::{
         LockedBh,
         LockedProc,
         OwnedByUser,
-        SockRef,
+        SockRef, //
+    },
+    listen::ListenSocket,
+    locked::{
+        Locked,
         TcpState, //
     }, //
 };

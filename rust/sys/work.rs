@@ -246,7 +246,6 @@ mod tests {
     use crate::sys::context::BhGuard;
     use kernel::sync::Completion;
     use kernel::time::msecs_to_jiffies;
-    use kernel::types::ForeignOwnable;
     use kernel::workqueue::{
         impl_has_delayed_work, impl_has_work, new_delayed_work, new_work, DelayedWork,
     };
@@ -296,10 +295,11 @@ mod tests {
 
     fn item() -> Result<(Arc<Item>, Arc<Atomic<u32>>)> {
         let gone = Arc::new(Atomic::new(0u32), GFP_KERNEL)?;
+        let items = gone.clone();
         let item = Arc::pin_init(
             pin_init!(Item {
                 runs: Atomic::new(0),
-                gone: gone.clone(),
+                gone: items,
                 ran <- Completion::new(),
                 soon <- new_work!("rsiw_test::soon"),
                 later <- new_delayed_work!("rsiw_test::later"),

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! References to sockets, and the ways to make a socket exclusively one's own.
+//!
+//! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
+
+use core::{
+    ops::{
+        Deref,
+        DerefMut, //
+    },
+    ptr::NonNull, //
+};
+
+use kernel::prelude::*;
+
+use super::{
+    bindings,
+    Locked, //
+};
+use crate::sys::errno::ECONNABORTED;
+
+/// A process owns the socket. It works off what comes meanwhile, but not what others leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnedByUser;
+
+/// A counted reference to a TCP socket, which may have been released by its owner.
+///
+/// # Invariants
+///
+/// Points to a TCP socket of which one reference is owned.
+pub(crate) struct SockRef(NonNull<bindings::sock>);
+
+// SAFETY: `struct sock` is reference counted by atomics, and locked by whoever uses it.
+unsafe impl Send for SockRef {}
+// SAFETY: As above.
+unsafe impl Sync for SockRef {}
+
+impl SockRef {
+    /// Takes a reference.
+    ///
+    /// # Safety
+    ///
+    /// `sk` is a TCP socket to which somebody has a reference during the call.
+    pub(super) unsafe fn new(sk: *mut bindings::sock) -> Self {
+        // SAFETY: By this function's contract.
+        unsafe { bindings::rsiw_sk_hold(sk) };
+        // INVARIANT: The reference just taken.
+        // SAFETY: A socket is not null.
+        Self(unsafe { NonNull::new_unchecked(sk) })
+    }
+
+    /// The C object.
+    #[inline]
+    pub(crate) fn as_ptr(&self) -> *mut bindings::sock {
+        self.0.as_ptr()
+    }
+
+    /// Makes the socket the caller's. Process context; sleeps. When the guard is dropped, the
+    /// caller works off what came meanwhile, callbacks included.
+    pub(crate) fn lock(&self) -> LockedProc<'_> {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_sk_lock(self.as_ptr()) };
+        LockedProc {
+            // SAFETY: The lock was just taken, and is held as long as the guard lives.
+            locked: unsafe { Locked::new(self.0) },
+            sock: self,
+        }
+    }
+
+    /// Makes the socket the caller's for a short while. Process context with bottom halves on or
+    /// off, or softirq context; not with interrupts off, and not under the lock of a socket. Does
+    /// not sleep, but waits for a CPU that has it.
+    ///
+    /// # Errors
+    ///
+    /// A process owns the socket, perhaps for long.
+    #[inline]
+    pub(crate) fn try_lock_bh(&self) -> Result<LockedBh<'_>, OwnedByUser> {
+        // SAFETY: By the type invariant.
+        if !unsafe { bindings::rsiw_sk_try_lock_bh(self.as_ptr()) } {
+            return Err(OwnedByUser);
+        }
+        Ok(LockedBh {
+            // SAFETY: The lock was just taken, and is held as long as the guard lives.
+            locked: unsafe { Locked::new(self.0) },
+            sock: self,
+        })
+    }
+
+    /// Resets the connection. Process context; sleeps. TCP offers no way to do that in softirq
+    /// context, or under the lock.
+    pub(crate) fn abort(&self) {
+        // SAFETY: By the type invariant; process context.
+        unsafe { bindings::tcp_abort(self.as_ptr(), -ECONNABORTED.to_errno()) };
+    }
+}
+
+impl Clone for SockRef {
+    fn clone(&self) -> Self {
+        // SAFETY: By the type invariant.
+        unsafe { Self::new(self.as_ptr()) }
+    }
+}
+
+impl Drop for SockRef {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant a reference is owned; it is not used after this.
+        unsafe { bindings::rsiw_sk_put(self.as_ptr()) }
+    }
+}
+
+/// A socket that a process owns.
+pub(crate) struct LockedProc<'a> {
+    /// The right to it.
+    locked: Locked,
+    /// Keeps the socket.
+    sock: &'a SockRef,
+}
+
+/// A socket whose spin lock the caller has, with bottom halves off.
+pub(crate) struct LockedBh<'a> {
+    /// The right to it.
+    locked: Locked,
+    /// Keeps the socket.
+    sock: &'a SockRef,
+}
+
+impl Deref for LockedProc<'_> {
+    type Target = Locked;
+
+    fn deref(&self) -> &Locked {
+        &self.locked
+    }
+}
+
+impl DerefMut for LockedProc<'_> {
+    fn deref_mut(&mut self) -> &mut Locked {
+        &mut self.locked
+    }
+}
+
+impl Drop for LockedProc<'_> {
+    fn drop(&mut self) {
+        // SAFETY: `lock` has taken the lock, and nothing borrows from `locked` any more.
+        unsafe { bindings::release_sock(self.sock.as_ptr()) }
+    }
+}
+
+impl Deref for LockedBh<'_> {
+    type Target = Locked;
+
+    #[inline]
+    fn deref(&self) -> &Locked {
+        &self.locked
+    }
+}
+
+impl DerefMut for LockedBh<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Locked {
+        &mut self.locked
+    }
+}
+
+impl Drop for LockedBh<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `try_lock_bh` has taken the lock, and nothing borrows from `locked` any more.
+        unsafe { bindings::rsiw_sk_unlock_bh(self.sock.as_ptr()) }
+    }
+}
+
+#[kunit_tests(rsiw_sys_held)]
+mod tests {
+    use super::super::TcpState;
+    use super::*;
+    use crate::sys::{pages::RunBuf, testing::connected};
+
+    #[test]
+    fn excludes() -> Result {
+        let (a, _b) = connected()?;
+        let sock = a.sock();
+        {
+            let locked = sock.lock();
+            assert!(locked.tcp_state() == TcpState::Established);
+            assert!(sock.try_lock_bh().is_err());
+        }
+        let locked = sock.try_lock_bh().map_err(|_| EBUSY)?;
+        assert!(locked.as_ptr() == sock.as_ptr());
+        Ok(())
+    }
+
+    #[test]
+    fn released_socket_does_nothing() -> Result {
+        let (a, b) = connected()?;
+        let sock = a.sock();
+        let run = RunBuf::get().ok_or(ENOMEM)?;
+        drop(a);
+        let mut locked = sock.lock();
+        assert!(locked.send_copy(b"x") == Err(EPIPE));
+        assert!(locked.send_pages(&run, 0, 9) == Err(EPIPE));
+        assert_eq!(locked.receive_walk(|view| view.len()), 0);
+        locked.set_nospace();
+        locked.clear_nospace();
+        locked.send_fin();
+        drop(locked);
+        drop(b);
+        Ok(())
+    }
+}
