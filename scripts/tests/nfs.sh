@@ -135,3 +135,27 @@ nfs_fio() {
 		--end_fsync=1 --unlink=1 --minimal
 	ok "fio verify $1: $2, $3"
 }
+
+# writer FILE COUNT: numbered blocks of 64 KiB, each flushed, so that progress can be seen on the server.
+writer() {
+	python3 - "$1" "$2" <<-'PYTHON'
+		import os, sys
+		fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+		for n in range(int(sys.argv[2])):
+		    os.write(fd, n.to_bytes(4, "big") * 16384)
+		    os.fsync(fd)
+		os.close(fd)
+	PYTHON
+}
+
+# check_blocks FILE COUNT: what a writer left.
+check_blocks() {
+	python3 - "$1" "$2" <<-'PYTHON'
+		import sys
+		data = open(sys.argv[1], "rb").read()
+		want = b"".join(n.to_bytes(4, "big") * 16384 for n in range(int(sys.argv[2])))
+		sys.exit(0 if data == want else f"{len(data)} octets, expected {len(want)}, or they differ")
+	PYTHON
+}
+
+bigger() { [ "$(stat -c %s "$1" 2>/dev/null || echo 0)" -gt "$2" ]; }

@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 120
+# The device, and then the module, goes away under an NFS mount that is being
+# written to, and comes back: kernel users let go at once, the mount waits, the
+# writer finishes, nothing is lost.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=nfs.sh
+. "$(dirname "$0")/nfs.sh"
+
+# under_a_writer WHAT: runs the function WHAT while a file is being written.
+under_a_writer() {
+	local writer file=blocks-$1
+	spawn "$1" writer "$NFS_MOUNT/$file" 200
+	writer=$SPAWNED
+	wait_for 30 "the writer got going" bigger "$NFS_EXPORT/$file" $((20 * 65536))
+	"$1"
+	make_link r0 rd0
+	finish "$writer" 60 "$1"
+	check_blocks "$NFS_EXPORT/$file" 200 || die "$1: data was lost"
+}
+
+device_goes() {
+	timeout 20 rdma link del r0 || die "rdma link del under an NFS mount: status $?"
+	! has_link r0 || die "the device is still there"
+}
+
+module_goes() {
+	run 30 "rmmod under an NFS mount" rmmod "$RSIW_TYPE"
+	rsiw_load
+}
+
+single_bed
+nfs_prepare
+nfs_start
+nfs_mount 4.2 "$RDMA_V4"
+under_a_writer device_goes
+ok "the device removed under an NFS mount"
+under_a_writer module_goes
+ok "the module removed under an NFS mount"
+nfs_umount
