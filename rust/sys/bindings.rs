@@ -31,6 +31,9 @@ mod raw {
     // SAFETY: `__BindgenBitfieldUnit<Storage>` is a newtype around `Storage`.
     unsafe impl<Storage> Zeroable for __BindgenBitfieldUnit<Storage> where Storage: Zeroable {}
 
+    // SAFETY: `__BindgenUnionField<T>` has no size.
+    unsafe impl<T> Zeroable for __BindgenUnionField<T> {}
+
     include!(concat!(env!("RSIW_OBJ"), "/include/bindings_generated.rs"));
 }
 

@@ -5,7 +5,6 @@
 //! For what does not happen for every segment; atomic, so that any context may count.
 
 use kernel::{
-    prelude::*,
     str::CStr,
     sync::atomic::{
         Atomic,

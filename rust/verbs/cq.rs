@@ -50,7 +50,7 @@ use crate::{
     },
     verbs::{
         counters::Counter,
-        device::Slot,
+        device::Place,
         queue::abi::{
             flag,
             opcode,
@@ -187,7 +187,7 @@ struct CqInner {
 #[pin_data]
 pub(crate) struct Cq {
     /// Its place in the device.
-    slot: Slot,
+    place: Place,
     /// Its number, for the process.
     number: u32,
     /// The entries.
@@ -237,7 +237,7 @@ impl Cq {
 
     /// A queue of at least `entries` entries. Process context; sleeps.
     pub(super) fn new(
-        slot: Slot,
+        place: Place,
         number: u32,
         entries: u32,
         owner: Owner,
@@ -251,7 +251,7 @@ impl Cq {
         )?;
         Arc::pin_init(
             pin_init!(Self {
-                slot,
+                place,
                 number,
                 ring,
                 inner <- new_spinlock_irq!(CqInner { put: 0, get: 0 }, "rsiw_cq"),
@@ -338,7 +338,7 @@ impl Cq {
 
     /// Reports the first entry that did not fit.
     fn overflow(self: &Arc<Self>) {
-        self.slot.device().counters().add(Counter::CqOverflows, 1);
+        self.place.device().counters().add(Counter::CqOverflows, 1);
         if !self.overflown.xchg(true, Full) {
             let _ = work::process().enqueue::<Arc<Self>, { Self::REPORT }>(self.clone());
         }
@@ -363,7 +363,7 @@ impl Cq {
             inner.get = at.wrapping_add(1);
             let number = number as u32;
             if last.is_none_or(|(known, _)| known != number) {
-                last = self.slot.device().qp_ptr(number).map(|qp| (number, qp));
+                last = self.place.device().qp_ptr(number).map(|qp| (number, qp));
             }
             let Some((_, qp)) = last else {
                 continue;

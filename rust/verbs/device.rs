@@ -8,7 +8,6 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Full,
             Relaxed,
             Release, //
         },
@@ -73,14 +72,14 @@ impl Object {
 }
 
 /// The place of an object in its device: counted, and it keeps the device.
-pub(super) struct Slot {
+pub(super) struct Place {
     /// The device.
     device: Arc<Device>,
     /// What the object is.
     object: Object,
 }
 
-impl Slot {
+impl Place {
     /// Counts an object; `ENOMEM` when there are too many.
     pub(super) fn take(device: &Arc<Device>, object: Object) -> Result<Self> {
         let count = device.count(object);
@@ -100,7 +99,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for Place {
     fn drop(&mut self) {
         self.device.count(self.object).fetch_sub(1, Relaxed);
     }
@@ -146,13 +145,14 @@ impl Device {
         netdev: &Netdev<'_>,
         id: [u8; 8],
     ) -> Result<Arc<Self>> {
+        let (ifindex, net, netdev) = (netdev.ifindex(), netdev.net_id(), netdev.id());
         Arc::try_pin_init(
             try_pin_init!(Self {
                 globals,
                 core,
-                netdev: netdev.id(),
-                ifindex: netdev.ifindex(),
-                net: netdev.net_id(),
+                netdev,
+                ifindex,
+                net,
                 gid <- new_spinlock_bh!(gid::link_local(id), "rsiw_gid"),
                 regions <- RegionTable::new(),
                 counters: Counters::new(),
@@ -227,6 +227,15 @@ impl Device {
     pub(crate) fn qp(&self, number: u32) -> Option<Arc<Qp>> {
         let qp = self.globals.qps().get_arc(number)?;
         core::ptr::eq(Arc::as_ptr(qp.device()), self).then_some(qp)
+    }
+
+    /// The queue pair of that number as `ib_core` knows it, with a reference for `iw_cm`
+    /// ([`Qp::cm_put`]). Any context.
+    pub(crate) fn qp_for_cm(&self, number: u32) -> Option<QpPtr> {
+        let guard = rcu::read_lock();
+        let qp = self.globals.qps().get(number, &guard)?;
+        let ours = core::ptr::eq(Arc::as_ptr(qp.device()), self);
+        (ours && qp.cm_get()).then(|| qp.core())
     }
 
     /// The queue pair of that number as `ib_core` knows it. Any context.

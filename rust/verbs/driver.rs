@@ -48,7 +48,7 @@ use crate::{
         cq::Cq,
         device::{
             Object,
-            Slot, //
+            Place, //
         },
         gid::Gid,
         ids::Qpn,
@@ -73,7 +73,7 @@ use crate::{
 /// A protection domain: a number that regions and queue pairs have in common.
 pub(crate) struct Pd {
     /// Its place in the device.
-    _slot: Slot,
+    _place: Place,
     /// Its number.
     id: PdId,
 }
@@ -136,7 +136,7 @@ impl Driver for Rsiw {
 
     fn create_pd(device: &Arc<Device>) -> Result<Arc<Pd>> {
         let pd = Pd {
-            _slot: Slot::take(device, Object::Pd)?,
+            _place: Place::take(device, Object::Pd)?,
             id: PdId::new(device.next_number()),
         };
         Ok(Arc::new(pd, GFP_KERNEL)?)
@@ -146,9 +146,9 @@ impl Driver for Rsiw {
         if request.entries == 0 || request.entries > limits::MAX_CQE {
             return Err(EINVAL);
         }
-        let slot = Slot::take(device, Object::Cq)?;
+        let place = Place::take(device, Object::Cq)?;
         let number = device.next_number();
-        Cq::new(slot, number, request.entries, request.owner, request.core)
+        Cq::new(place, number, request.entries, request.owner, request.core)
     }
 
     fn cq_info(cq: &Cq) -> (u32, &Arc<Ring>) {
@@ -169,7 +169,7 @@ impl Driver for Rsiw {
 
     fn create_qp(device: &Arc<Device>, request: QpRequest<'_, Self>) -> Result<Arc<Qp>> {
         let cap = request.cap.checked(request.srq.is_some())?;
-        let slot = Slot::take(device, Object::Qp)?;
+        let place = Place::take(device, Object::Qp)?;
         let rq = match request.srq {
             Some(srq) if srq.pd() != request.pd.id => return Err(EINVAL),
             Some(srq) => RecvSource::Shared(srq),
@@ -179,9 +179,9 @@ impl Driver for Rsiw {
                 request.owner,
             )?)?,
         };
-        device.globals().qps().insert_with(GFP_KERNEL, |number| {
+        device.globals().qps().insert_with(|number| {
             Qp::new(QpParts {
-                slot,
+                place,
                 qpn: Qpn::new(number),
                 pd: request.pd.id,
                 send_cq: request.send_cq,
@@ -236,7 +236,7 @@ impl Driver for Rsiw {
         owner: Owner,
         core: CoreSrq,
     ) -> Result<Arc<Srq>> {
-        Srq::new(Slot::take(device, Object::Srq)?, pd.id, attr, owner, core)
+        Srq::new(Place::take(device, Object::Srq)?, pd.id, attr, owner, core)
     }
 
     fn srq_ring(srq: &Srq) -> &Arc<Ring> {

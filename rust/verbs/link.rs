@@ -19,10 +19,7 @@ use kernel::{
 use crate::{
     sys::{
         ib::{
-            device::{
-                Allocated,
-                DeviceRef, //
-            },
+            device::Allocated,
             link::{
                 LinkType,
                 SharedLinkType, //

@@ -20,7 +20,7 @@ use crate::{
         device::{
             Device,
             Object,
-            Slot, //
+            Place, //
         },
         limits,
         region::{
@@ -36,7 +36,7 @@ use crate::{
 /// A memory region that its owner can end.
 pub(crate) struct Mr {
     /// Its place in the device.
-    slot: Slot,
+    place: Place,
     /// The region.
     region: Arc<Region>,
     /// The key which the owner got.
@@ -85,11 +85,11 @@ impl Mr {
         list: Option<Segments>,
         key: u8,
     ) -> Result<Arc<Self>> {
-        let slot = Slot::take(device, Object::Mr)?;
+        let place = Place::take(device, Object::Mr)?;
         let region = device.regions().create(pd, kind, list)?;
         let stag = region.stag(key);
         let this = Self {
-            slot,
+            place,
             region,
             stag,
         };
@@ -112,7 +112,7 @@ impl Mr {
 
     /// Ends the region: nothing accesses its memory any more after this. Process context; sleeps.
     pub(super) fn retire(&self) {
-        drop(self.slot.device().regions().remove(&self.region));
+        drop(self.place.device().regions().remove(&self.region));
     }
 }
 

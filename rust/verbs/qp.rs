@@ -64,7 +64,7 @@ use crate::{
             Completion,
             Cq, //
         },
-        device::Slot,
+        device::Place,
         queue::{
             recv::RecvSource,
             send::SendQueue,
@@ -150,7 +150,7 @@ pub(super) struct QpInner {
 /// How a queue pair is made.
 pub(super) struct QpParts {
     /// Its place in the device.
-    pub(super) slot: Slot,
+    pub(super) place: Place,
     /// Its number.
     pub(super) qpn: Qpn,
     /// Its protection domain.
@@ -175,7 +175,7 @@ pub(super) struct QpParts {
 #[pin_data]
 pub(crate) struct Qp {
     /// Its place in the device.
-    slot: Slot,
+    place: Place,
     /// Its number.
     qpn: Qpn,
     /// Its protection domain.
@@ -254,7 +254,7 @@ impl Qp {
     /// A queue pair. Process context; sleeps.
     pub(super) fn new(parts: QpParts) -> Result<Arc<Self>> {
         let QpParts {
-            slot,
+            place,
             qpn,
             pd,
             send_cq,
@@ -274,7 +274,7 @@ impl Qp {
         )?;
         Arc::pin_init(
             try_pin_init!(Self {
-                slot,
+                place,
                 qpn,
                 pd,
                 send_cq,
@@ -321,7 +321,7 @@ impl Qp {
     /// Its device.
     #[inline]
     pub(crate) fn device(&self) -> &Arc<Device> {
-        self.slot.device()
+        self.place.device()
     }
 
     /// Whether a process owns it.

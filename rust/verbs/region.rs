@@ -16,7 +16,6 @@ mod table;
 
 pub(crate) use self::{
     local::{
-        KernelBuf,
         LocalBuf,
         LOCAL_DMA_LKEY, //
     },

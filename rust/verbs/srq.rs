@@ -32,7 +32,7 @@ use crate::{
         work, //
     },
     verbs::{
-        device::Slot,
+        device::Place,
         limits,
         queue::{
             recv::RecvRing,
@@ -58,7 +58,7 @@ struct SrqInner {
 #[pin_data]
 pub(crate) struct Srq {
     /// Its place in the device.
-    _slot: Slot,
+    _place: Place,
     /// The protection domain.
     pd: PdId,
     /// What its owner asked for.
@@ -94,7 +94,7 @@ impl WorkItem for Srq {
 impl Srq {
     /// A queue. Process context; sleeps.
     pub(super) fn new(
-        slot: Slot,
+        place: Place,
         pd: PdId,
         attr: SrqAttr,
         owner: Owner,
@@ -112,7 +112,7 @@ impl Srq {
         let ring = RecvRing::new(depth, max_sge, owner)?;
         Arc::pin_init(
             try_pin_init!(Self {
-                _slot: slot,
+                _place: place,
                 pd,
                 max_wr: depth,
                 max_sge,

@@ -254,9 +254,7 @@ impl Limits {
         attr.page_size_cap = kernel::page::PAGE_SIZE as u64;
         // The identity that users know from the in-tree soft-iWARP.
         attr.vendor_id = 0x0062_6d74;
-        attr.device_cap_flags = u64::from(
-            bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS,
-        );
+        attr.device_cap_flags = bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
         attr.kernel_cap_flags = u64::from(
             bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG
                 | bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY

@@ -81,7 +81,7 @@ impl DeviceRef {
                 let mut event: bindings::ib_event = pin_init::zeroed();
                 event.device = self.0.as_ptr();
                 event.event = bindings::ib_event_type_IB_EVENT_GID_CHANGE;
-                event.element.port_num = 1;
+                event.element.bindgen_union_field = 1;
                 bindings::ib_dispatch_event(&event);
                 bindings::ib_device_put(self.0.as_ptr());
             }
@@ -167,14 +167,14 @@ impl<D: CmOps> Allocated<D> {
         unsafe {
             DeviceObject::<D>::fill(device, inner, [None, None]);
             let core = &mut *device;
-            core.node_type = bindings::rdma_node_type_RDMA_NODE_RNIC as u8;
+            core.node_type = bindings::RDMA_NODE_RNIC as u8;
             core.phys_port_cnt = 1;
             core.num_comp_vectors = bindings::rsiw_num_cpus();
             core.local_dma_lkey = 0;
             core.node_guid = guid;
             core.uverbs_cmd_mask |=
                 1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND;
-            core.iw_driver_flags = bindings::IW_F_NO_PORT_MAP;
+            core.iw_driver_flags = bindings::iw_flags_IW_F_NO_PORT_MAP;
             core.name_assign_type =
                 bindings::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER;
             fill_chars(&mut core.node_desc, D::DESCRIPTION.to_bytes());

@@ -6,8 +6,6 @@
 
 use core::ptr::NonNull;
 
-use kernel::prelude::*;
-
 use crate::sys::{
     bindings,
     ib::wr::QpPtr, //
@@ -97,7 +95,7 @@ impl CoreCq {
                 let mut event: bindings::ib_event = pin_init::zeroed();
                 event.device = (*cq).device;
                 event.event = bindings::ib_event_type_IB_EVENT_CQ_ERR;
-                event.element.cq = cq;
+                event.element.bindgen_union_field = cq as u64;
                 handler(&mut event, (*cq).cq_context);
             }
         }
@@ -136,7 +134,7 @@ impl CoreQp {
                 let mut raw: bindings::ib_event = pin_init::zeroed();
                 raw.device = (*qp).device;
                 raw.event = event as u32;
-                raw.element.qp = qp;
+                raw.element.bindgen_union_field = qp as u64;
                 handler(&mut raw, (*qp).qp_context);
             }
         }
@@ -170,7 +168,7 @@ impl CoreSrq {
                 let mut event: bindings::ib_event = pin_init::zeroed();
                 event.device = (*srq).device;
                 event.event = bindings::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED;
-                event.element.srq = srq;
+                event.element.bindgen_union_field = srq as u64;
                 handler(&mut event, (*srq).srq_context);
             }
         }

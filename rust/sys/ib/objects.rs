@@ -65,7 +65,11 @@ impl<B, T> Object<B, T> {
     /// # Safety
     ///
     /// `base` is null or the beginning of such an object, which is not emptied within `'a`.
-    pub(super) unsafe fn get<'a>(base: *const B) -> Result<&'a Arc<T>> {
+    pub(super) unsafe fn get<'a>(base: *const B) -> Result<&'a Arc<T>>
+    where
+        B: 'a,
+        T: 'a,
+    {
         // SAFETY: The caller's promise.
         let this = unsafe { base.cast::<Self>().as_ref() };
         this.and_then(|this| this.inner.as_ref()).ok_or(EINVAL)

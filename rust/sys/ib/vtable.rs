@@ -199,8 +199,8 @@ impl<D: CmOps> Vtable<D> {
             let index = u32::try_from(index)?;
             // SAFETY: A registered device, or one being registered, which has its object already.
             let device = unsafe { DeviceObject::<D>::get(device)? };
-            // SAFETY: The caller's promise.
-            unsafe { (*gid).raw = D::gid(device, index) };
+            // SAFETY: The caller's promise: room for 16 octets.
+            unsafe { gid.cast::<[u8; 16]>().write(D::gid(device, index)) };
             Ok(0)
         })
     }

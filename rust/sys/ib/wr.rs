@@ -83,8 +83,7 @@ pub(crate) struct SendWr<'a>(&'a bindings::ib_send_wr);
 impl<'a> SendWr<'a> {
     /// The user's name for it.
     pub(crate) fn id(self) -> u64 {
-        // SAFETY: Both members of the union are 64 bits wide.
-        unsafe { self.0.__bindgen_anon_1.wr_id }
+        self.0.__bindgen_anon_1.bindgen_union_field
     }
 
     /// What it asks for; `None` if an RNIC does not do that.
@@ -102,8 +101,8 @@ impl<'a> SendWr<'a> {
     }
 
     /// Whether a flag of `enum ib_send_flags` is set.
-    fn flag(self, flag: u32) -> bool {
-        self.0.send_flags as u32 & flag != 0
+    fn flag(self, flag: bindings::ib_send_flags) -> bool {
+        self.0.send_flags as u32 & flag as u32 != 0
     }
 
     /// A completion is wanted.
@@ -167,8 +166,7 @@ impl<'a> SendWr<'a> {
 
     /// The key to invalidate, of `SEND_WITH_INV` and `LOCAL_INV`.
     pub(crate) fn invalidate_key(self) -> u32 {
-        // SAFETY: Both members of the union are 32 bits wide.
-        unsafe { self.0.ex.invalidate_rkey }
+        self.0.ex.bindgen_union_field
     }
 
     /// What `REG_MR` says. `None` for other requests.
@@ -198,8 +196,7 @@ pub(crate) struct RecvWr<'a>(&'a bindings::ib_recv_wr);
 impl<'a> RecvWr<'a> {
     /// The user's name for it.
     pub(crate) fn id(self) -> u64 {
-        // SAFETY: Both members of the union are 64 bits wide.
-        unsafe { self.0.__bindgen_anon_1.wr_id }
+        self.0.__bindgen_anon_1.bindgen_union_field
     }
 
     /// The local memory, in order.
@@ -210,9 +207,11 @@ impl<'a> RecvWr<'a> {
 }
 
 /// A work request that may be followed by another one.
-pub(crate) trait Chained {
+pub(crate) trait Chained: 'static {
     /// What is made of a link.
-    type Wr<'a>;
+    type Wr<'a>
+    where
+        Self: 'a;
 
     /// The one after `this`.
     fn next(this: &Self) -> *const Self;
@@ -410,13 +409,13 @@ impl WcRoom<'_> {
             return;
         };
         let mut out: bindings::ib_wc = pin_init::zeroed();
-        out.__bindgen_anon_1.wr_id = wc.id;
+        out.__bindgen_anon_1.bindgen_union_field = wc.id;
         out.status = wc.status as u32;
         out.opcode = wc.opcode as u32;
         out.byte_len = wc.bytes;
         out.qp = wc.qp.as_ptr();
         if let Some(key) = wc.invalidated {
-            out.ex.invalidate_rkey = key;
+            out.ex.bindgen_union_field = key;
             out.wc_flags = bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as c_int;
         }
         slot.write(out);

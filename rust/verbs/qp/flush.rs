@@ -7,10 +7,7 @@
 //! (requirements.md RDMAP-65, DDP-66, RPC-14). The rings are their owner's memory, so a pass is
 //! bounded, and the rest is left to a work item.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 
 use crate::{
     sys::work,

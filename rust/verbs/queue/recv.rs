@@ -139,9 +139,8 @@ impl RecvRing {
                 }
             }
             let mut words = [0; RQE_WORDS];
-            if let [id, ..] = &mut words {
-                *id = wr.id();
-            }
+            let [id, ..] = &mut words;
+            *id = wr.id();
             abi::encode_sgl(&mut words, RQE_SGES, &sgl);
             let n = sgl.as_slice().len() as u8;
             let header = WqeHeader::new(flag::VALID, n, abi::opcode::RECEIVE, Stag::new(0));

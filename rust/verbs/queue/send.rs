@@ -39,7 +39,6 @@ use crate::{
             WcOpcode,
             WcStatus, //
         },
-        ids,
         queue::{
             abi::{
                 self,
@@ -298,10 +297,9 @@ impl SendQueue {
                 num_sge = self.encode_local(wr, kind, max_sge, &mut words, &mut flags)?;
             }
         }
-        if let [id, _, offset, ..] = &mut words {
-            *id = wr.id();
-            *offset = to;
-        }
+        let [id, _, offset, ..] = &mut words;
+        *id = wr.id();
+        *offset = to;
         Ok((WqeHeader::new(flags, num_sge, op, rkey), words))
     }
 

@@ -12,7 +12,6 @@ use kernel::{
 use crate::{
     sys::ib::pin::Pinned,
     verbs::{
-        ids,
         region::{
             Access,
             AccessError,

@@ -20,7 +20,6 @@ use crate::{
         table::Table, //
     },
     verbs::{
-        ids,
         limits,
         region::{
             AccessError,
@@ -78,7 +77,7 @@ impl RegionTable {
                 continue;
             }
             let region = Arc::pin_init(Region::new(index, pd, kind, spare.take()), GFP_KERNEL)?;
-            match self.table.insert_at(index, region.clone(), GFP_KERNEL) {
+            match self.table.insert_at(index, region.clone()) {
                 Ok(()) => return Ok(region),
                 // Lost a race for the index: draw again, with the same list.
                 Err(EBUSY) => spare = region.take_spare(),
