@@ -98,7 +98,7 @@ pub(crate) fn receive(octets: &[u8]) -> Seen {
     let [flags, reads, octets @ ..] = octets else {
         return seen;
     };
-    let bit = |n: u8| flags >> n & 1 == 1;
+    let bit = |n: u8| (flags >> n) & 1 == 1;
     let mut octets = octets;
     if bit(6) {
         octets = startup(octets, bit(2), &mut seen);
@@ -111,7 +111,7 @@ pub(crate) fn receive(octets: &[u8]) -> Seen {
             Some(RtrKind::Fpdu),
             Some(RtrKind::Write),
             Some(RtrKind::Read),
-        ][usize::from(flags >> 3 & 3)],
+        ][usize::from((flags >> 3) & 3)],
         immediate: bit(5),
         atomics: bit(5),
     });
@@ -120,7 +120,7 @@ pub(crate) fn receive(octets: &[u8]) -> Seen {
         orq.push_atomic(7, 99).expect("there is room");
     }
     for cookie in 0..reads & 3 {
-        let size = u32::from(reads >> 2 & 31) * 40;
+        let size = u32::from((reads >> 2) & 31) * 40;
         orq.push_read(Stag::new(0x100), TaggedOffset::new(0x1000), size, cookie)
             .expect("there is room");
     }

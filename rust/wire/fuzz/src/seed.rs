@@ -234,7 +234,7 @@ fn main() -> std::io::Result<()> {
         ),
         (
             "response",
-            Input::new(CRC, 2 << 2 | 2)
+            Input::new(CRC, (2 << 2) | 2)
                 .response(80, 64)
                 .response(80, 128),
         ),
@@ -244,13 +244,13 @@ fn main() -> std::io::Result<()> {
         ),
         (
             "response-forged",
-            Input::new(0, 3 << 2 | 1)
+            Input::new(0, (3 << 2) | 1)
                 .response(121, 128)
                 .send(plain, 1, 128),
         ),
         (
             "response-markers",
-            Input::new(MARKERS, 31 << 2 | 1).response(1240, 1000),
+            Input::new(MARKERS, (31 << 2) | 1).response(1240, 1000),
         ),
         (
             "immediate",

@@ -117,7 +117,7 @@ impl AtomicOperation {
             Self::FetchAdd { add, mask } => {
                 // Adding without the top bits of the fields cannot carry out of a field; the top
                 // bits are then the sum without carry of what was there and what came in.
-                let top = mask | 1 << 63;
+                let top = mask | (1 << 63);
                 let sum = (original & !top).wrapping_add(add & !top);
                 sum ^ ((original ^ add) & top)
             }

@@ -81,10 +81,10 @@ fn send(first: bool, mo: u32, len: u32, last: bool) -> Decision {
 fn version_of_ddp() {
     for version in [0, 2, 3] {
         let mut send = untagged(3, 0, 1, 0, true, b"data");
-        send[0] = send[0] & !3 | version;
+        send[0] = (send[0] & !3) | version;
         assert_eq!(first_fails(&send), (1, 2, 6));
         let mut write = tagged(0, 1, 2, true, b"data");
-        write[0] = write[0] & !3 | version;
+        write[0] = (write[0] & !3) | version;
         assert_eq!(first_fails(&write), (1, 1, 4));
     }
 }
@@ -103,7 +103,7 @@ fn reserved_bits() {
 fn version_and_opcode_of_rdmap() {
     for version in [0, 2, 3] {
         let mut ulpdu = untagged(3, 0, 1, 0, true, b"data");
-        ulpdu[1] = ulpdu[1] & 0x3f | version << 6;
+        ulpdu[1] = (ulpdu[1] & 0x3f) | (version << 6);
         assert_eq!(first_fails(&ulpdu), (0, 2, 5));
     }
     for opcode in 12..16 {
