@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections: MPA start-up over sockets, on behalf of `iw_cm` (RFC 5044 section 7.1, RFC 6581).
+//!
+//! A connection is an [`endpoint`] and takes one of two ways, each a chain of phases:
+//!
+//! - [`connect`]: TCP, our Request, the peer's Reply, the stream
+//! - [`listen`], [`accept`]: the peer's Request, the decision of `iw_cm`, our Reply, the stream
+//!
+//! then [`connected`] until the stream ends. [`frame`] moves start-up frames, [`timer`] limits the
+//! time of a phase, [`registry`] knows all endpoints and listeners of a device.
+//!
+//! `iw_cm` is told of the steps by types that can not be used in the wrong order
+//! ([`crate::sys::iwcm`]).
+
+mod accept;
+mod connect;
+mod connected;
+mod endpoint;
+mod frame;
+mod listen;
+mod registry;
+mod timer;
+
+use iwarp_wire::{
+    mpa::{
+        negotiate::{
+            Parameters,
+            Policy, //
+        },
+        startup::Revision, //
+    },
+    RtrKinds, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+pub(crate) use self::registry::DeviceState;
+use crate::{
+    params,
+    stream::{
+        Config,
+        Role, //
+    },
+    sys::{
+        ib::wr::QpPtr,
+        iwcm::{
+            AcceptCall,
+            CmOps,
+            ConnParam,
+            ConnectCall,
+            Handle,
+            ListenCall, //
+        },
+    },
+    verbs::{
+        limits::MAX_RD_ATOM,
+        Device,
+        Qp,
+        Rsiw, //
+    },
+};
+
+impl CmOps for Rsiw {
+    fn connect(device: &Arc<Device>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
+        connect::connect(device, call, param)
+    }
+
+    fn accept(
+        device: &Arc<Device>,
+        connection: Handle,
+        call: AcceptCall,
+        param: &ConnParam<'_>,
+    ) -> Result {
+        accept::accept(device, connection, call, param)
+    }
+
+    fn reject(device: &Arc<Device>, connection: Handle, private_data: &[u8]) -> Result {
+        accept::reject(device, connection, private_data)
+    }
+
+    fn listen(device: &Arc<Device>, call: ListenCall, backlog: u32) -> Result<Handle> {
+        listen::Listener::start(device, call, backlog)
+    }
+
+    fn unlisten(device: &Arc<Device>, listener: Handle) {
+        if let Some(listener) = device.cm_state().listener(listener) {
+            listener.stop();
+        }
+    }
+
+    fn find_qp(device: &Arc<Device>, number: u32) -> Option<QpPtr> {
+        device.qp_for_cm(number)
+    }
+
+    fn put_qp(qp: &Arc<Qp>) {
+        qp.cm_put();
+    }
+}
+
+/// What this end wants and can do, for a connection with the depths that the user wants.
+///
+/// More than the device can do is not asked for; the user hears what was agreed on.
+fn policy(ird: u32, ord: u32) -> Policy {
+    let depth = |wanted: u32| u16::try_from(wanted).unwrap_or(u16::MAX).min(MAX_RD_ATOM);
+    let revision = match params::mpa_revision() {
+        params::MpaRevision::One => Revision::One,
+        params::MpaRevision::Two => Revision::Two,
+    };
+    Policy {
+        revision,
+        crc: params::crc(),
+        markers: params::markers(),
+        ird: depth(ird),
+        ord: depth(ord),
+        max_ird: MAX_RD_ATOM,
+        peer_to_peer: params::peer_to_peer() && revision == Revision::Two,
+        rtr: RtrKinds::ALL,
+    }
+}
+
+/// What was agreed on, for the stream.
+fn stream_config(agreed: &Parameters, role: Role) -> Config {
+    Config {
+        crc: agreed.crc,
+        rx_markers: agreed.rx_markers,
+        tx_markers: agreed.tx_markers,
+        ird: agreed.ird,
+        ord: agreed.ord,
+        role,
+        initial: KVec::new(),
+    }
+}

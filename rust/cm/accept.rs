@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The responder's side of the start-up (RFC 5044 section 7.1.2, RFC 6581 sections 4 and 5).
+//!
+//! The Request comes in, `iw_cm` decides, the Reply goes out, the stream starts. `iw_cm` may reply
+//! at any time, or never: what is offered to it is known by a number, and ends by itself when the
+//! peer closes or the time is over.
+
+use core::net::SocketAddr;
+
+use iwarp_wire::mpa::{
+    negotiate::Parameters,
+    startup::{
+        Depths as WireDepths,
+        Frame,
+        FrameKind, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::{
+    connected::{
+        result_of,
+        Connected, //
+    },
+    endpoint::{
+        Attachment,
+        Next,
+        Phase,
+        Turn, //
+    },
+    frame::{
+        has_more,
+        FrameReader,
+        FrameWriter, //
+    },
+    listen::Seat,
+    policy,
+    stream_config, //
+};
+use crate::{
+    params,
+    stream::{
+        Close,
+        Role,
+        Stream, //
+    },
+    sys::{
+        errno::{
+            ECONNABORTED,
+            ECONNRESET, //
+        },
+        iwcm::{
+            self,
+            AcceptCall,
+            ConnParam,
+            Depths,
+            Handle,
+            Peers,
+            PrivateData, //
+        },
+        socket::Socket, //
+    },
+    verbs::{
+        counters::Counter,
+        limits::MAX_RD_ATOM,
+        Device, //
+    },
+};
+
+/// Milliseconds that `iw_cm` has to decide. By then every peer has given up, and `iw_cm` may have
+/// forgotten about it: it does so when a listener ends.
+const DECISION_MS: u32 = 120_000;
+
+/// Accepts on behalf of `iw_cm`. Whatever the error, the connection is gone.
+pub(super) fn accept(
+    device: &Arc<Device>,
+    connection: Handle,
+    call: AcceptCall,
+    param: &ConnParam<'_>,
+) -> Result {
+    let endpoint = device.cm_state().endpoint(connection).ok_or(ECONNRESET)?;
+    endpoint.change(|phase, turn| match phase {
+        Phase::Offered(offered) => offered
+            .accept(turn, call, param)
+            .map(Phase::Accepting)
+            .map_err(|error| (error, Phase::Over)),
+        other => Err((ECONNRESET, other)),
+    })
+}
+
+/// Refuses on behalf of `iw_cm`.
+pub(super) fn reject(device: &Arc<Device>, connection: Handle, private_data: &[u8]) -> Result {
+    let Some(endpoint) = device.cm_state().endpoint(connection) else {
+        // The peer was faster.
+        return Ok(());
+    };
+    endpoint.change(|phase, turn| match phase {
+        Phase::Offered(offered) => {
+            turn.device.counters().add(Counter::Rejects, 1);
+            match offered.refuse(private_data) {
+                Ok(()) => Ok(Phase::Over),
+                Err(error) => Err((error, Phase::Over)),
+            }
+        }
+        other => Ok(other),
+    })
+}
+
+/// The addresses of a socket; IPv4 is told as such, also by a socket of IPv6.
+fn peers_of(socket: &Socket) -> Result<Peers> {
+    let plain = |addr: SocketAddr| SocketAddr::new(addr.ip().to_canonical(), addr.port());
+    // What was mapped has no scope, and what has one is not mapped.
+    let told = |addr: SocketAddr| match addr {
+        SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_none() => addr,
+        other => plain(other),
+    };
+    Ok(Peers {
+        local: told(socket.local_addr()?),
+        remote: told(socket.peer_addr()?),
+    })
+}
+
+/// A peer that has connected and has not said what it wants.
+pub(super) struct HalfOpen {
+    /// Its place in the listener. Given back before the socket is closed, which takes longer.
+    seat: Seat,
+    /// Its Request.
+    request: FrameReader,
+    /// The socket.
+    socket: Socket,
+}
+
+impl HalfOpen {
+    /// Waits for the Request.
+    pub(super) fn new(turn: &mut Turn<'_>, seat: Seat, socket: Socket) -> Result<Self> {
+        let request = FrameReader::new(FrameKind::Request)?;
+        turn.timer.set(params::mpa_request_timeout_ms());
+        Ok(Self {
+            seat,
+            request,
+            socket,
+        })
+    }
+
+    /// Reads the Request and hands it to `iw_cm`.
+    ///
+    /// A peer that does not send a Request is not worth an answer (requirements.md MPA-95).
+    pub(super) fn step(mut self, turn: &mut Turn<'_>) -> Next {
+        let (peers, frame) = match self.request.read(&self.socket) {
+            _ if turn.notes.quit => return Next::Wait(Phase::Over),
+            Ok(Some(frame)) if !has_more(&self.socket) => match peers_of(&self.socket) {
+                Ok(peers) => (peers, frame),
+                Err(_) => return Next::Wait(Phase::Over),
+            },
+            Ok(None) if !turn.timer.is_over() => return Next::Wait(Phase::HalfOpen(self)),
+            Ok(_) | Err(_) => return Next::Wait(Phase::Over),
+        };
+        let Some(data) = PrivateData::new(frame.private_data) else {
+            // It can not be handed up whole (requirements.md VRB-07), but it was a good Request.
+            let request = without_data(&frame);
+            turn.device.counters().add(Counter::Rejects, 1);
+            let _ = refuse(&self.socket, &request, &[]);
+            return Next::Wait(Phase::Over);
+        };
+        // A peer of revision 1 does not say, and must not be taken for one that has no Reads.
+        let said = frame.depths_or(WireDepths {
+            ird: MAX_RD_ATOM,
+            ord: MAX_RD_ATOM,
+        });
+        let depths = Depths::new(said.ird.min(MAX_RD_ATOM), said.ord.min(MAX_RD_ATOM));
+        let request = without_data(&frame);
+        // The answer to this may come before it returns, and waits for the endpoint's lock.
+        let offered = self
+            .seat
+            .listener()
+            .offer(turn.endpoint.handle(), &peers, depths, data);
+        match offered {
+            Ok(()) => {
+                turn.timer.set(DECISION_MS);
+                Next::Wait(Phase::Offered(Offered {
+                    request,
+                    peers,
+                    socket: self.socket,
+                }))
+            }
+            Err(error) if error == ENOMEM && !turn.timer.is_over() => {
+                Next::Retry(Phase::HalfOpen(self))
+            }
+            Err(_) => {
+                let _ = refuse(&self.socket, &request, &[]);
+                Next::Wait(Phase::Over)
+            }
+        }
+    }
+}
+
+/// A Request without its private data, to be kept.
+fn without_data(frame: &Frame<'_>) -> Frame<'static> {
+    Frame {
+        private_data: &[],
+        ..*frame
+    }
+}
+
+/// Sends a Reply that refuses. The connection is to be closed then.
+fn refuse(socket: &Socket, request: &Frame<'_>, private_data: &[u8]) -> Result {
+    let reply = policy(0, 0).reject(request, private_data);
+    // TCP's buffer is empty, so there is room.
+    FrameWriter::new(&reply)?.send(socket).map(|_| ())
+}
+
+/// A connection that `iw_cm` is to decide on.
+pub(super) struct Offered {
+    /// What the peer wants.
+    request: Frame<'static>,
+    /// The addresses.
+    peers: Peers,
+    /// The socket.
+    socket: Socket,
+}
+
+impl Offered {
+    /// Looks whether the peer is still waiting.
+    pub(super) fn step(self, turn: &mut Turn<'_>) -> Next {
+        if turn.notes.quit || has_more(&self.socket) || turn.timer.is_over() {
+            return Next::Wait(Phase::Over);
+        }
+        Next::Wait(Phase::Offered(self))
+    }
+
+    /// Refuses.
+    fn refuse(self, private_data: &[u8]) -> Result {
+        refuse(&self.socket, &self.request, private_data)
+    }
+
+    /// Accepts: sends the Reply, or what TCP takes of it. After an error the peer has been told.
+    fn accept(
+        self,
+        turn: &mut Turn<'_>,
+        call: AcceptCall,
+        param: &ConnParam<'_>,
+    ) -> Result<Accepting> {
+        if turn.notes.quit || has_more(&self.socket) {
+            return Err(ECONNRESET);
+        }
+        let (reply, agreed) =
+            policy(param.ird, param.ord).accept(&self.request, param.private_data);
+        let prepared = turn
+            .device
+            .qp(param.qpn)
+            .ok_or(EINVAL)
+            .and_then(|qp| Attachment::new(qp, turn.endpoint))
+            .and_then(|qp| Ok((qp, FrameWriter::new(&reply)?)));
+        let (qp, frame) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                let _ = self.refuse(&[]);
+                return Err(error);
+            }
+        };
+        let offer = Agreement {
+            agreed,
+            waits_for_rtr: reply.enhanced.is_some_and(|word| word.peer_to_peer),
+        };
+        let stage = offer.reply(turn, &qp, self.socket, frame)?;
+        Ok(Accepting {
+            cm: call.commit(self.peers),
+            qp,
+            offer,
+            stage,
+        })
+    }
+}
+
+/// What was agreed on.
+struct Agreement {
+    /// The parameters.
+    agreed: Parameters,
+    /// The connection is there when the peer's ready-to-receive frame is (requirements.md EMC-16).
+    waits_for_rtr: bool,
+}
+
+/// How far a responder has got.
+enum Stage {
+    /// The Reply goes out.
+    Reply(FrameWriter, Socket),
+    /// The stream runs.
+    Started(Arc<Stream>),
+    /// The stream has been told to end, for that reason.
+    Closing(Error),
+}
+
+impl Stage {
+    /// Has the stream end.
+    fn closing(stream: Arc<Stream>, error: Error) -> Self {
+        stream.close(Close::Abort);
+        Self::Closing(error)
+    }
+}
+
+impl Agreement {
+    /// Sends the Reply as far as TCP takes it; if that is all of it, starts the stream.
+    fn reply(
+        &self,
+        turn: &mut Turn<'_>,
+        qp: &Attachment,
+        socket: Socket,
+        mut frame: FrameWriter,
+    ) -> Result<Stage> {
+        match frame.send(&socket) {
+            Ok(true) => {}
+            Ok(false) => {
+                turn.timer.set(params::mpa_reply_timeout_ms());
+                return Ok(Stage::Reply(frame, socket));
+            }
+            Err(error) => return Err(error),
+        }
+        let agreed = &self.agreed;
+        let config = stream_config(agreed, Role::Responder { rtr: agreed.rtr });
+        qp.qp().set_depths(agreed.ird, agreed.ord);
+        match Stream::start(qp.qp().clone(), socket, config, qp.owner()) {
+            Ok(stream) => {
+                turn.timer.set(params::mpa_request_timeout_ms());
+                Ok(Stage::Started(stream))
+            }
+            Err((error, socket)) => {
+                socket.set_linger_abort();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A connection that `iw_cm` has accepted.
+pub(super) struct Accepting {
+    /// `iw_cm` waits for an answer.
+    cm: iwcm::Accepting,
+    /// The queue pair.
+    qp: Attachment,
+    /// What was agreed on.
+    offer: Agreement,
+    /// How far it has got.
+    stage: Stage,
+}
+
+impl Accepting {
+    /// Goes on as far as possible without waiting.
+    pub(super) fn step(self, turn: &mut Turn<'_>) -> Next {
+        let Self {
+            cm,
+            qp,
+            offer,
+            stage,
+        } = self;
+        let notes = turn.notes;
+        let stage = match stage {
+            Stage::Reply(_, socket) if notes.quit || turn.timer.is_over() => {
+                socket.set_linger_abort();
+                drop(socket);
+                return failed(turn, cm, qp, ECONNABORTED);
+            }
+            Stage::Reply(frame, socket) => match offer.reply(turn, &qp, socket, frame) {
+                Ok(stage) => stage,
+                Err(error) => return failed(turn, cm, qp, error),
+            },
+            started => started,
+        };
+        let stage = match stage {
+            Stage::Started(stream) if notes.ready || !offer.waits_for_rtr => {
+                turn.timer.clear();
+                turn.device.counters().add(Counter::Accepts, 1);
+                let cm = cm.connected(Depths::new(offer.agreed.ird, offer.agreed.ord));
+                return Next::Go(Phase::Connected(Connected::new(Some(cm), stream, qp)));
+            }
+            Stage::Started(_) if notes.ended.is_some() => {
+                let result = notes.ended.map_or(Ok(()), result_of);
+                return failed(turn, cm, qp, result.err().unwrap_or(ECONNRESET));
+            }
+            Stage::Started(stream) if notes.quit => Stage::closing(stream, ECONNABORTED),
+            Stage::Started(stream) if turn.timer.is_over() => Stage::closing(stream, ETIMEDOUT),
+            Stage::Closing(error) if notes.ended.is_some() => return failed(turn, cm, qp, error),
+            other => other,
+        };
+        Next::Wait(Phase::Accepting(Self {
+            cm,
+            qp,
+            offer,
+            stage,
+        }))
+    }
+}
+
+/// Tells `iw_cm` that the connection is lost. The queue pair is free when it hears of it.
+fn failed(turn: &Turn<'_>, cm: iwcm::Accepting, qp: Attachment, error: Error) -> Next {
+    drop(qp);
+    turn.device.counters().add(Counter::Rejects, 1);
+    cm.failed(error);
+    Next::Wait(Phase::Over)
+}

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The initiator's side of the start-up (RFC 5044 section 7.1.2, RFC 6581 sections 4 and 5).
+//!
+//! TCP connects, the Request goes out, the Reply comes in, the stream starts. A peer that does not
+//! know revision 2 closes the connection or answers in revision 1; then revision 1 is tried once,
+//! on a new connection (requirements.md EMC-05).
+
+use core::convert::Infallible;
+
+use iwarp_wire::{
+    mpa::{
+        fpdu::FpduWriter,
+        negotiate::{
+            Parameters,
+            Policy,
+            Refusal, //
+        },
+        startup::{
+            Frame,
+            FrameKind,
+            Revision, //
+        }, //
+    },
+    rdmap::terminate::Terminate,
+    TerminateReason, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::{
+    connected::Connected,
+    endpoint::{
+        Attachment,
+        Endpoint,
+        Next,
+        Phase,
+        Turn, //
+    },
+    frame::{
+        FrameReader,
+        FrameWriter,
+        ReadError, //
+    },
+    policy,
+    stream_config, //
+};
+use crate::{
+    params,
+    stream::{
+        Role,
+        Stream, //
+    },
+    sys::{
+        crc,
+        errno::{
+            ECONNREFUSED,
+            ECONNRESET,
+            EHOSTUNREACH,
+            ENETUNREACH,
+            EPROTO, //
+        },
+        iwcm::{
+            ConnParam,
+            ConnectCall,
+            Connecting,
+            Depths,
+            Peers,
+            PrivateData, //
+        },
+        net::Family,
+        socket::{
+            Socket,
+            TcpState, //
+        },
+    },
+    verbs::{
+        counters::Counter,
+        Device, //
+    },
+};
+
+/// Room for a Terminate: ULPDU of 23 to 71 octets, length, pad, CRC, a marker.
+const TERMINATE_ROOM: usize = 96;
+
+/// Begins to connect on behalf of `iw_cm`.
+pub(super) fn connect(device: &Arc<Device>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
+    if device.going() {
+        return Err(ENODEV);
+    }
+    let qp = device.qp(param.qpn).ok_or(EINVAL)?;
+    let endpoint = Endpoint::new(device)?;
+    endpoint.change(|_, turn| {
+        let begun = || {
+            let plan = Plan {
+                peers: *call.peers(),
+                tos: call.tos(),
+                policy: policy(param.ird, param.ord),
+                private_data: copy(param.private_data)?,
+            };
+            // Finds out now whether the private data fits.
+            plan.request()?;
+            let qp = Attachment::new(qp, turn.endpoint)?;
+            let socket = plan.open(turn)?;
+            Ok((plan, qp, socket))
+        };
+        let (plan, qp, socket) = begun().map_err(|error| (error, Phase::Over))?;
+        let link = Link {
+            call: call.commit(),
+            plan,
+            qp,
+            socket,
+        };
+        Ok(Phase::Initiator(Initiator {
+            link,
+            stage: Stage::Tcp,
+        }))
+    })
+}
+
+/// Copies octets.
+fn copy(octets: &[u8]) -> Result<KVec<u8>> {
+    let mut copy = KVec::new();
+    copy.extend_from_slice(octets, GFP_KERNEL)?;
+    Ok(copy)
+}
+
+/// What the user wants.
+struct Plan {
+    /// The addresses.
+    peers: Peers,
+    /// The type of service.
+    tos: Option<u8>,
+    /// What to ask for.
+    policy: Policy,
+    /// The user's octets for the peer.
+    private_data: KVec<u8>,
+}
+
+impl Plan {
+    /// The Request; `EINVAL` if it can not carry the private data.
+    fn request(&self) -> Result<FrameWriter> {
+        FrameWriter::new(&self.policy.request(&self.private_data))
+    }
+
+    /// Makes a socket that connects, and limits the time for that.
+    fn open(&self, turn: &mut Turn<'_>) -> Result<Socket> {
+        let Peers { local, remote } = &self.peers;
+        let socket = Socket::create(&turn.device.netns().ok_or(ENODEV)?, Family::of(remote))?;
+        if let Some(tos) = self.tos {
+            socket.set_tos(tos);
+        }
+        if local.port() != 0 || !local.ip().is_unspecified() {
+            socket.set_reuse();
+            socket.bind(local)?;
+        }
+        socket.install(turn.endpoint.clone());
+        socket.connect_nonblocking(remote)?;
+        turn.timer.set(params::connect_timeout_ms());
+        Ok(socket)
+    }
+}
+
+/// What an initiator has from the first step to the last.
+struct Link {
+    /// `iw_cm` waits for an answer.
+    call: Connecting,
+    /// What the user wants.
+    plan: Plan,
+    /// The queue pair.
+    qp: Attachment,
+    /// The socket.
+    socket: Socket,
+}
+
+/// How far an initiator has got.
+enum Stage {
+    /// TCP connects.
+    Tcp,
+    /// The Request goes out.
+    Request(FrameWriter),
+    /// The Reply comes in.
+    Reply(FrameReader),
+}
+
+/// An initiator in its start-up.
+pub(super) struct Initiator {
+    /// What it has.
+    link: Link,
+    /// How far it has got.
+    stage: Stage,
+}
+
+impl Initiator {
+    /// Goes on as far as possible without waiting.
+    pub(super) fn step(self, turn: &mut Turn<'_>) -> Next {
+        let Self { link, stage } = self;
+        if turn.notes.quit {
+            return link.abort(turn, ECONNRESET);
+        }
+        match stage {
+            Stage::Tcp => link.tcp(turn),
+            Stage::Request(frame) => link.send(turn, frame),
+            Stage::Reply(frame) => link.receive(turn, frame),
+        }
+    }
+}
+
+impl Link {
+    /// Waits for the next note at that stage, unless the time is over.
+    fn wait(self, turn: &mut Turn<'_>, stage: Stage) -> Next {
+        if turn.timer.is_over() {
+            return self.abort(turn, ETIMEDOUT);
+        }
+        Next::Wait(Phase::Initiator(Initiator { link: self, stage }))
+    }
+
+    /// Looks how far TCP has got.
+    fn tcp(self, turn: &mut Turn<'_>) -> Next {
+        match self.socket.tcp_state() {
+            // A peer may have closed its half before we look.
+            TcpState::Established | TcpState::CloseWait => match self.plan.request() {
+                Ok(frame) => {
+                    turn.timer.set(params::mpa_reply_timeout_ms());
+                    let stage = Stage::Request(frame);
+                    Next::Go(Phase::Initiator(Initiator { link: self, stage }))
+                }
+                Err(error) => self.abort(turn, error),
+            },
+            TcpState::SynSent | TcpState::SynRecv => self.wait(turn, Stage::Tcp),
+            _ => {
+                let error = self.socket.take_error().unwrap_or(ECONNRESET);
+                self.abort(turn, error)
+            }
+        }
+    }
+
+    /// Sends the Request.
+    fn send(self, turn: &mut Turn<'_>, mut frame: FrameWriter) -> Next {
+        match frame.send(&self.socket) {
+            Ok(true) => match FrameReader::new(FrameKind::Reply) {
+                Ok(frame) => {
+                    let stage = Stage::Reply(frame);
+                    Next::Go(Phase::Initiator(Initiator { link: self, stage }))
+                }
+                Err(error) => self.abort(turn, error),
+            },
+            Ok(false) => self.wait(turn, Stage::Request(frame)),
+            Err(_) => self.closed_early(turn),
+        }
+    }
+
+    /// Reads the Reply.
+    fn receive(self, turn: &mut Turn<'_>, mut reader: FrameReader) -> Next {
+        let silent = reader.is_empty();
+        match reader.read(&self.socket) {
+            Ok(None) => self.wait(turn, Stage::Reply(reader)),
+            Ok(Some(frame)) => match self.plan.policy.conclude(&frame) {
+                Ok(agreed) => self.establish(turn, &frame, &agreed),
+                Err(refusal) => self.refused(turn, &frame, refusal),
+            },
+            Err(ReadError::Malformed(_)) => self.abort(turn, EPROTO),
+            Err(ReadError::Closed | ReadError::Broken(_)) if silent => self.closed_early(turn),
+            Err(ReadError::Closed) => self.abort(turn, ECONNRESET),
+            Err(ReadError::Broken(error)) => self.abort(turn, error),
+        }
+    }
+
+    /// The peer has closed the connection instead of replying.
+    fn closed_early(self, turn: &mut Turn<'_>) -> Next {
+        if self.may_fall_back() {
+            return self.fall_back(turn);
+        }
+        self.abort(turn, ECONNRESET)
+    }
+
+    /// Whether revision 1 is still to be tried.
+    fn may_fall_back(&self) -> bool {
+        params::rev1_fallback() && self.plan.policy.revision == Revision::Two
+    }
+
+    /// Begins again with revision 1.
+    fn fall_back(self, turn: &mut Turn<'_>) -> Next {
+        let Self {
+            call,
+            mut plan,
+            qp,
+            socket,
+        } = self;
+        // The new connection has the same two addresses, so nothing may be left of the old one.
+        socket.set_linger_abort();
+        drop(socket);
+        plan.policy.revision = Revision::One;
+        plan.policy.peer_to_peer = false;
+        match plan.open(turn) {
+            Ok(socket) => Next::Go(Phase::Initiator(Initiator {
+                link: Self {
+                    call,
+                    plan,
+                    qp,
+                    socket,
+                },
+                stage: Stage::Tcp,
+            })),
+            Err(error) => {
+                drop(qp);
+                failed(turn, call, error, PrivateData::NONE)
+            }
+        }
+    }
+
+    /// The two ends do not suit each other.
+    fn refused(self, turn: &mut Turn<'_>, frame: &Frame<'_>, refusal: Refusal) -> Next {
+        match refusal {
+            Refusal::Rejected => {
+                let data = PrivateData::new(frame.private_data).unwrap_or(PrivateData::NONE);
+                self.close(turn, ECONNREFUSED, data)
+            }
+            Refusal::Revision if self.may_fall_back() => self.fall_back(turn),
+            Refusal::Revision | Refusal::InsufficientIrd | Refusal::NoMatchingRtr => {
+                if let Some(reason) = refusal.terminate() {
+                    self.terminate(frame, reason);
+                }
+                self.close(turn, EPROTO, PrivateData::NONE)
+            }
+        }
+    }
+
+    /// Sends a Terminate as the first and last FPDU. TCP's buffer is empty, so there is room.
+    fn terminate(&self, frame: &Frame<'_>, reason: TerminateReason) {
+        let mut out = [0; TERMINATE_ROOM];
+        let mut writer = FpduWriter::new(frame.markers, self.plan.policy.crc || frame.crc);
+        let ulpdu = Terminate::bare(reason).ulpdu();
+        let written = writer.write::<crc::Kernel, Infallible>(&mut out, &ulpdu, 0, |_| Ok(()));
+        if let Some(octets) = written.ok().and_then(|len| out.get(..len)) {
+            // The connection is closed anyway.
+            let _ = self.socket.send_nonblocking(octets);
+        }
+    }
+
+    /// The stream can start.
+    fn establish(self, turn: &mut Turn<'_>, frame: &Frame<'_>, agreed: &Parameters) -> Next {
+        // What can not be handed up whole is not handed up at all (requirements.md VRB-07).
+        let Some(data) = PrivateData::new(frame.private_data) else {
+            return self.abort(turn, EMSGSIZE);
+        };
+        let local = match self.socket.local_addr() {
+            Ok(local) => local,
+            Err(error) => return self.abort(turn, error),
+        };
+        let Self {
+            call,
+            plan,
+            qp,
+            socket,
+        } = self;
+        let peers = Peers {
+            local,
+            remote: plan.peers.remote,
+        };
+        let config = stream_config(agreed, Role::Initiator { rtr: agreed.rtr });
+        qp.qp().set_depths(agreed.ird, agreed.ord);
+        match Stream::start(qp.qp().clone(), socket, config, qp.owner()) {
+            Ok(stream) => {
+                turn.timer.clear();
+                turn.device.counters().add(Counter::Connects, 1);
+                let depths = Depths::new(agreed.ird, agreed.ord);
+                let cm = call.connected(&peers, depths, data).ok();
+                Next::Go(Phase::Connected(Connected::new(cm, stream, qp)))
+            }
+            Err((error, socket)) => {
+                socket.set_linger_abort();
+                drop(socket);
+                drop(qp);
+                failed(turn, call, error, PrivateData::NONE)
+            }
+        }
+    }
+
+    /// Gives up, and resets the connection.
+    fn abort(self, turn: &mut Turn<'_>, error: Error) -> Next {
+        self.socket.set_linger_abort();
+        self.close(turn, error, PrivateData::NONE)
+    }
+
+    /// Gives up. The port and the queue pair are free when `iw_cm` hears of it.
+    fn close(self, turn: &mut Turn<'_>, error: Error, data: PrivateData<'_>) -> Next {
+        drop(self.socket);
+        drop(self.qp);
+        failed(turn, self.call, error, data)
+    }
+}
+
+/// Tells `iw_cm` that there is no connection.
+fn failed(turn: &Turn<'_>, call: Connecting, error: Error, data: PrivateData<'_>) -> Next {
+    turn.device.counters().add(Counter::Rejects, 1);
+    call.failed(status_of(error), data);
+    Next::Wait(Phase::Over)
+}
+
+/// What an error of TCP means to the users of `iw_cm`, which tell three cases apart.
+fn status_of(error: Error) -> Error {
+    if error == EHOSTUNREACH || error == ENETUNREACH {
+        ETIMEDOUT
+    } else if error == EPIPE {
+        ECONNRESET
+    } else {
+        error
+    }
+}

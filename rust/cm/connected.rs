@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From the end of the start-up to the end of the stream.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::endpoint::{
+    Attachment,
+    Next,
+    Phase,
+    Turn, //
+};
+use crate::{
+    stream::{
+        Close,
+        EndReason,
+        Stream, //
+    },
+    sys::{
+        errno::{
+            ECONNABORTED,
+            ECONNRESET, //
+        },
+        iwcm, //
+    },
+};
+
+/// What the end of a stream means to the users of `iw_cm`.
+pub(super) fn result_of(reason: EndReason) -> Result {
+    match reason {
+        EndReason::PeerFin | EndReason::LocalClose => Ok(()),
+        EndReason::Reset | EndReason::TerminateReceived => Err(ECONNRESET),
+        EndReason::TerminateSent => Err(ECONNABORTED),
+        EndReason::LlpError(error) => Err(error),
+    }
+}
+
+/// A connection that `iw_cm` takes for established.
+pub(super) struct Connected {
+    /// To tell `iw_cm` of the end; none if it could not be told of the beginning.
+    cm: Option<iwcm::Connected>,
+    /// The stream.
+    stream: Arc<Stream>,
+    /// The queue pair.
+    qp: Attachment,
+    /// The stream has been told to end.
+    closing: bool,
+}
+
+impl Connected {
+    /// The beginning. Without `cm` the connection ends at once.
+    pub(super) fn new(cm: Option<iwcm::Connected>, stream: Arc<Stream>, qp: Attachment) -> Self {
+        Self {
+            cm,
+            stream,
+            qp,
+            closing: false,
+        }
+    }
+
+    /// Waits for the end of the stream.
+    pub(super) fn step(mut self, turn: &mut Turn<'_>) -> Next {
+        if let Some(reason) = turn.notes.ended {
+            // Whoever hears of the end may use the queue pair for something else.
+            drop(self.qp);
+            if let Some(cm) = self.cm {
+                cm.closed(result_of(reason));
+            }
+            return Next::Wait(Phase::Over);
+        }
+        if (turn.notes.quit || self.cm.is_none()) && !self.closing {
+            self.closing = true;
+            self.stream.close(Close::Abort);
+        }
+        Next::Wait(Phase::Connected(self))
+    }
+}

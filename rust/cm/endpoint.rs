@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One connection, from the first step of its start-up to its end.
+//!
+//! An endpoint moves on in a work item of its own, which waits for nothing: the socket, the
+//! stream, the queue pair, the timer and the device leave notes and queue it. So no peer holds up
+//! another connection, and nobody who is called under a lock has to do any work. `iw_cm` calls in
+//! process context, and what it asks for is done at once under the endpoint's lock.
+//!
+//! Locks: an endpoint's lock is taken before a listener's, the registry's and any of a socket or
+//! a queue pair; the lock of the notes is taken last.
+
+use core::mem;
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow,
+        Mutex, //
+    },
+    time::{
+        msecs_to_jiffies,
+        Jiffies, //
+    },
+    workqueue::{
+        impl_has_delayed_work,
+        impl_has_work,
+        new_delayed_work,
+        new_work,
+        DelayedWork,
+        Work,
+        WorkItem, //
+    }, //
+};
+
+use super::{
+    accept::{
+        Accepting,
+        HalfOpen,
+        Offered, //
+    },
+    connect::Initiator,
+    connected::Connected,
+    registry::Member,
+    timer::Timer, //
+};
+use crate::{
+    stream::{
+        EndReason,
+        Owner,
+        StreamEvent, //
+    },
+    sys::{
+        iwcm::Handle,
+        lock::{
+            new_spinlock_irq,
+            SpinLockIrq, //
+        },
+        socket::{
+            CallbackSock,
+            Handler, //
+        },
+        work, //
+    },
+    verbs::{
+        Attached,
+        Device,
+        Leaving,
+        Qp, //
+    },
+};
+
+/// Milliseconds until something is tried again that `iw_cm` had no room for.
+const RETRY_MS: u32 = 20;
+
+/// Where an endpoint is on its way.
+pub(super) enum Phase {
+    /// At the start.
+    New,
+    /// Connecting.
+    Initiator(Initiator),
+    /// A peer has connected and has to say what it wants.
+    HalfOpen(HalfOpen),
+    /// `iw_cm` is to decide.
+    Offered(Offered),
+    /// `iw_cm` has accepted.
+    Accepting(Accepting),
+    /// The stream runs, and `iw_cm` knows.
+    Connected(Connected),
+    /// At the end.
+    Over,
+}
+
+/// What a step leads to.
+pub(super) enum Next {
+    /// The next step can be made now.
+    Go(Phase),
+    /// A note has to come first, or the end of the time.
+    Wait(Phase),
+    /// The same is to be tried again soon.
+    Retry(Phase),
+}
+
+/// What others have told the endpoint. Nothing is ever taken back.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Notes {
+    /// The device, the listener or the queue pair goes.
+    pub(super) quit: bool,
+    /// The stream of a responder has had its first FPDU.
+    pub(super) ready: bool,
+    /// The stream has ended.
+    pub(super) ended: Option<EndReason>,
+}
+
+/// What a step has to work with.
+pub(super) struct Turn<'a> {
+    /// The endpoint.
+    pub(super) endpoint: &'a Arc<Endpoint>,
+    /// Its device.
+    pub(super) device: &'a Arc<Device>,
+    /// The limit of time of its phase.
+    pub(super) timer: &'a mut Timer,
+    /// What it was told.
+    pub(super) notes: Notes,
+}
+
+/// What the lock protects.
+struct Inner {
+    /// Where it is on its way.
+    phase: Phase,
+    /// The limit of time of that.
+    timer: Timer,
+    /// The device, until the end.
+    device: Option<Arc<Device>>,
+}
+
+/// A connection.
+#[pin_data]
+pub(super) struct Endpoint {
+    /// Its number in the device.
+    handle: Handle,
+    /// Where it is on its way.
+    #[pin]
+    inner: Mutex<Inner>,
+    /// What it was told.
+    #[pin]
+    notes: SpinLockIrq<Notes>,
+    /// Looks at the notes and the socket.
+    #[pin]
+    look: Work<Self, { Self::LOOK }>,
+    /// Looks at the clock.
+    #[pin]
+    wake: DelayedWork<Self, { Self::WAKE }>,
+}
+
+impl_has_work! {
+    impl HasWork<Self, { Self::LOOK }> for Endpoint { self.look }
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self, { Self::WAKE }> for Endpoint { self.wake }
+}
+
+impl WorkItem<{ Endpoint::LOOK }> for Endpoint {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.advance(&mut this.inner.lock(), false);
+    }
+}
+
+impl WorkItem<{ Endpoint::WAKE }> for Endpoint {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.advance(&mut this.inner.lock(), true);
+    }
+}
+
+impl Endpoint {
+    /// The work item that looks at notes and socket.
+    const LOOK: u64 = 0;
+    /// The work item that looks at the clock.
+    const WAKE: u64 = 1;
+
+    /// Makes an endpoint and has the device know it. It holds the device until its end.
+    ///
+    /// `ENODEV` once the device goes.
+    pub(super) fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
+        device.cm_state().admit(|handle| {
+            let endpoint = Arc::pin_init(
+                pin_init!(Self {
+                    handle,
+                    inner <- new_mutex!(
+                        Inner {
+                            phase: Phase::New,
+                            timer: Timer::new(),
+                            device: Some(device.clone()),
+                        },
+                        "rsiw_endpoint"
+                    ),
+                    notes <- new_spinlock_irq!(Notes::default(), "rsiw_endpoint_notes"),
+                    look <- new_work!("rsiw_endpoint_look"),
+                    wake <- new_delayed_work!("rsiw_endpoint_wake"),
+                }),
+                GFP_KERNEL,
+            )?;
+            Ok((Member::Endpoint(endpoint.clone()), endpoint))
+        })
+    }
+
+    /// Its number in the device.
+    pub(super) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// Changes the phase on behalf of a caller, and moves on from there. Process context, sleeps.
+    ///
+    /// `f` is given the phase; with an error it says where the endpoint is then.
+    pub(super) fn change(
+        self: &Arc<Self>,
+        f: impl FnOnce(Phase, &mut Turn<'_>) -> Result<Phase, (Error, Phase)>,
+    ) -> Result {
+        let mut inner = self.inner.lock();
+        let Some(device) = inner.device.clone() else {
+            return Err(crate::sys::errno::ECONNRESET);
+        };
+        let phase = mem::replace(&mut inner.phase, Phase::Over);
+        let notes = *self.notes.lock();
+        let mut turn = Turn {
+            endpoint: self,
+            device: &device,
+            timer: &mut inner.timer,
+            notes,
+        };
+        let result = match f(phase, &mut turn) {
+            Ok(phase) => {
+                inner.phase = phase;
+                Ok(())
+            }
+            Err((error, phase)) => {
+                inner.phase = phase;
+                Err(error)
+            }
+        };
+        self.advance(&mut inner, false);
+        result
+    }
+
+    /// Makes all steps that can be made now; `fired`: the timer has called.
+    fn advance(self: &Arc<Self>, inner: &mut Inner, fired: bool) {
+        let Some(device) = inner.device.clone() else {
+            return;
+        };
+        let retry = loop {
+            let phase = mem::replace(&mut inner.phase, Phase::Over);
+            let notes = *self.notes.lock();
+            let mut turn = Turn {
+                endpoint: self,
+                device: &device,
+                timer: &mut inner.timer,
+                notes,
+            };
+            match phase.step(&mut turn) {
+                Next::Go(phase) => inner.phase = phase,
+                Next::Wait(phase) => {
+                    inner.phase = phase;
+                    break false;
+                }
+                Next::Retry(phase) => {
+                    inner.phase = phase;
+                    break true;
+                }
+            }
+        };
+        if matches!(inner.phase, Phase::Over) {
+            inner.timer.clear();
+            work::cancel_delayed::<_, { Self::WAKE }>(self);
+            inner.device = None;
+            device.cm_state().leave(self.handle);
+        } else if retry {
+            self.wake_after(msecs_to_jiffies(RETRY_MS));
+        } else if let Some(delay) = inner.timer.wake(fired) {
+            self.wake_after(delay);
+        }
+    }
+
+    /// Has the timer call after `delay` from now.
+    fn wake_after(self: &Arc<Self>, delay: Jiffies) {
+        work::process().mod_delayed::<_, { Self::WAKE }>(self.clone(), delay);
+    }
+
+    /// Leaves a note and has it looked at. Any context.
+    fn note(self: &Arc<Self>, f: impl FnOnce(&mut Notes)) {
+        f(&mut self.notes.lock());
+        self.look();
+    }
+
+    /// Has the work item look at socket and notes. Any context.
+    fn look(self: &Arc<Self>) {
+        let _ = work::process().enqueue::<_, { Self::LOOK }>(self.clone());
+    }
+
+    /// Has the connection end without ceremony. Any context; does not wait.
+    pub(super) fn abort(self: &Arc<Self>) {
+        self.note(|notes| notes.quit = true);
+    }
+}
+
+impl Phase {
+    /// Makes one step.
+    fn step(self, turn: &mut Turn<'_>) -> Next {
+        match self {
+            Self::New => Next::Wait(Self::New),
+            Self::Initiator(initiator) => initiator.step(turn),
+            Self::HalfOpen(half_open) => half_open.step(turn),
+            Self::Offered(offered) => offered.step(turn),
+            Self::Accepting(accepting) => accepting.step(turn),
+            Self::Connected(connected) => connected.step(turn),
+            Self::Over => Next::Wait(Self::Over),
+        }
+    }
+}
+
+impl Handler for Endpoint {
+    fn data_ready(this: ArcBorrow<'_, Self>, _socket: CallbackSock<'_>) {
+        Arc::from(this).look();
+    }
+
+    fn write_space(this: ArcBorrow<'_, Self>, mut socket: CallbackSock<'_>) {
+        if socket.stream_writable() {
+            socket.clear_nospace();
+            Arc::from(this).look();
+        }
+    }
+
+    fn state_change(this: ArcBorrow<'_, Self>, _socket: CallbackSock<'_>) {
+        Arc::from(this).look();
+    }
+
+    fn error_report(this: ArcBorrow<'_, Self>, _socket: CallbackSock<'_>) {
+        Arc::from(this).look();
+    }
+}
+
+/// An endpoint as its queue pair and its stream know it.
+struct Hook(Arc<Endpoint>);
+
+impl Attached for Hook {
+    fn qp_leaving(&self, _how: Leaving) {
+        // Without a stream there is nothing to be ended gracefully.
+        self.0.abort();
+    }
+}
+
+impl Owner for Hook {
+    fn stream_event(&self, event: StreamEvent) {
+        self.0.note(|notes| match event {
+            StreamEvent::Ready => notes.ready = true,
+            StreamEvent::Ended(reason) => notes.ended = Some(reason),
+        });
+    }
+}
+
+/// The right to work for a queue pair, which does not go while there is one.
+pub(super) struct Attachment {
+    /// The queue pair.
+    qp: Arc<Qp>,
+    /// The endpoint, as the queue pair knows it.
+    hook: Arc<Hook>,
+}
+
+impl Attachment {
+    /// Begins to work for a queue pair; `EINVAL` when it is not fit to be connected.
+    pub(super) fn new(qp: Arc<Qp>, endpoint: &Arc<Endpoint>) -> Result<Self> {
+        let hook = Arc::new(Hook(endpoint.clone()), GFP_KERNEL)?;
+        qp.attach(hook.clone())?;
+        Ok(Self { qp, hook })
+    }
+
+    /// The queue pair.
+    pub(super) fn qp(&self) -> &Arc<Qp> {
+        &self.qp
+    }
+
+    /// The endpoint, as a stream knows it.
+    pub(super) fn owner(&self) -> Arc<dyn Owner> {
+        self.hook.clone()
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.qp.detach();
+    }
+}

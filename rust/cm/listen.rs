@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Listeners, and the strangers who connect to them.
+//!
+//! A stranger holds a place in the listener until its Request is there. Places are limited, so
+//! that any number of strangers holds a bounded amount of memory, and whoever has had one for a
+//! moment loses it to a newcomer: silent strangers keep nobody out.
+
+use core::net::SocketAddr;
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow,
+        Mutex, //
+    },
+    time::{
+        msecs_to_jiffies,
+        Instant,
+        Monotonic, //
+    },
+    workqueue::{
+        impl_has_delayed_work,
+        new_delayed_work,
+        DelayedWork,
+        WorkItem, //
+    }, //
+};
+
+use super::{
+    accept::HalfOpen,
+    endpoint::{
+        Endpoint,
+        Phase, //
+    },
+    registry::Member, //
+};
+use crate::{
+    sys::{
+        errno::ECONNABORTED,
+        iwcm::{
+            Depths,
+            Handle,
+            ListenCall,
+            Listening,
+            Peers,
+            PrivateData, //
+        },
+        net::Family,
+        socket::{
+            Incoming,
+            ListenSocket, //
+        },
+        work, //
+    },
+    verbs::Device, //
+};
+
+/// Places for strangers in a listener.
+const PLACES: usize = 512;
+
+/// Milliseconds for which a stranger may keep its place however many others come.
+const STAY_MS: i64 = 250;
+
+/// Connections taken before others get their turn.
+const BUDGET: u32 = 64;
+
+/// Milliseconds until connections are taken again when there was no place or no memory.
+const RETRY_MS: u32 = 50;
+
+/// Connections that may wait in TCP: no fewer, since the user means those it has to decide on.
+const MIN_BACKLOG: u32 = 64;
+
+/// Connections that may wait in TCP: no more.
+const MAX_BACKLOG: u32 = 4096;
+
+/// A stranger in its place.
+struct Stranger {
+    /// Its endpoint.
+    endpoint: Arc<Endpoint>,
+    /// When it came.
+    since: Instant<Monotonic>,
+}
+
+/// A listener that has not been stopped.
+struct Open {
+    /// The socket.
+    socket: ListenSocket,
+    /// To tell `iw_cm` of requests.
+    cm: Listening,
+    /// Those whose Request has not come, in the order they came.
+    strangers: KVec<Stranger>,
+    /// The device.
+    device: Arc<Device>,
+}
+
+/// A listener.
+#[pin_data]
+pub(super) struct Listener {
+    /// Its number in the device.
+    handle: Handle,
+    /// Until it is stopped.
+    #[pin]
+    open: Mutex<Option<Open>>,
+    /// Takes what has come in.
+    #[pin]
+    take: DelayedWork<Self, { Self::TAKE }>,
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self, { Self::TAKE }> for Listener { self.take }
+}
+
+impl WorkItem<{ Listener::TAKE }> for Listener {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        for _ in 0..BUDGET {
+            match this.take_one() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => return this.take_after(RETRY_MS),
+            }
+        }
+        this.take_after(0);
+    }
+}
+
+impl Incoming for Listener {
+    fn incoming(this: ArcBorrow<'_, Self>) {
+        Arc::from(this).take_after(0);
+    }
+}
+
+impl Listener {
+    /// The work item that takes what has come in.
+    const TAKE: u64 = 0;
+
+    /// Begins to listen on behalf of `iw_cm`.
+    pub(super) fn start(device: &Arc<Device>, call: ListenCall, backlog: u32) -> Result<Handle> {
+        if device.going() {
+            return Err(ENODEV);
+        }
+        let socket = Self::socket(device, &call)?;
+        let listener = device.cm_state().admit(|handle| {
+            let listener = Arc::pin_init(
+                pin_init!(Self {
+                    handle,
+                    open <- new_mutex!(None, "rsiw_listener"),
+                    take <- new_delayed_work!("rsiw_listener_take"),
+                }),
+                GFP_KERNEL,
+            )?;
+            Ok((Member::Listener(listener.clone()), listener))
+        })?;
+        let mut open = listener.open.lock();
+        let backlog = backlog.clamp(MIN_BACKLOG, MAX_BACKLOG);
+        if let Err(error) = socket.listen(backlog, listener.clone()) {
+            drop(open);
+            device.cm_state().leave(listener.handle);
+            return Err(error);
+        }
+        *open = Some(Open {
+            socket,
+            cm: call.commit(),
+            strangers: KVec::new(),
+            device: device.clone(),
+        });
+        Ok(listener.handle)
+    }
+
+    /// Makes the socket.
+    ///
+    /// On any address, or on that of the host itself, devices listen side by side: each for its
+    /// interface.
+    fn socket(device: &Arc<Device>, call: &ListenCall) -> Result<ListenSocket> {
+        let local = call.local();
+        let socket = ListenSocket::create(&device.netns().ok_or(ENODEV)?, Family::of(local))?;
+        socket.set_reuse();
+        if call.v6_only() && matches!(local, SocketAddr::V6(_)) {
+            socket.set_v6only()?;
+        }
+        if local.ip().is_unspecified() || local.ip().is_loopback() {
+            socket.bind_to_device(device.ifindex())?;
+        }
+        if let Some(tos) = call.tos() {
+            socket.set_tos(tos);
+        }
+        socket.bind(local)?;
+        Ok(socket)
+    }
+
+    /// Ends listening; the strangers are sent away. Process context, sleeps.
+    pub(super) fn stop(&self) {
+        let Some(open) = self.open.lock().take() else {
+            return;
+        };
+        let Open {
+            socket,
+            cm,
+            strangers,
+            device,
+        } = open;
+        drop(socket);
+        drop(cm);
+        for stranger in &strangers {
+            stranger.endpoint.abort();
+        }
+        device.cm_state().leave(self.handle);
+    }
+
+    /// Has the work item take connections after a while. Any context.
+    fn take_after(self: Arc<Self>, millis: u32) {
+        // News do not wait for the end of a delay.
+        let delay = msecs_to_jiffies(millis);
+        if millis == 0 {
+            work::process().mod_delayed::<_, { Self::TAKE }>(self, delay);
+        } else {
+            work::process().enqueue_delayed::<_, { Self::TAKE }>(self, delay);
+        }
+    }
+
+    /// Takes a connection; whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` when there is no place, or there is no memory: to be tried again.
+    fn take_one(self: &Arc<Self>) -> Result<bool> {
+        let (socket, device) = {
+            let mut open = self.open.lock();
+            let Some(open) = (*open).as_mut() else {
+                return Ok(false);
+            };
+            open.make_place()?;
+            match open.socket.accept() {
+                Ok(Some(socket)) => (socket, open.device.clone()),
+                Ok(None) => return Ok(false),
+                Err(ENOMEM) => return Err(ENOMEM),
+                // It is gone already; the next one may not be.
+                Err(_) => return Ok(true),
+            }
+        };
+        let endpoint = Endpoint::new(&device)?;
+        endpoint.change(|_, turn| {
+            let seated = || {
+                let seat = self.seat(turn.endpoint)?;
+                socket.install(turn.endpoint.clone());
+                HalfOpen::new(turn, seat, socket)
+            };
+            seated()
+                .map(Phase::HalfOpen)
+                .map_err(|error| (error, Phase::Over))
+        })?;
+        Ok(true)
+    }
+
+    /// Gives a stranger a place, of which there is one: only the work item gives them out.
+    fn seat(self: &Arc<Self>, endpoint: &Arc<Endpoint>) -> Result<Seat> {
+        let mut open = self.open.lock();
+        let strangers = &mut (*open).as_mut().ok_or(ECONNABORTED)?.strangers;
+        let stranger = Stranger {
+            endpoint: endpoint.clone(),
+            since: Instant::now(),
+        };
+        strangers.push(stranger, GFP_KERNEL)?;
+        Ok(Seat {
+            listener: self.clone(),
+            handle: endpoint.handle(),
+        })
+    }
+
+    /// Takes the place of a stranger back.
+    fn unseat(self: &Arc<Self>, handle: Handle) {
+        let mut open = self.open.lock();
+        let Some(open) = (*open).as_mut() else {
+            return;
+        };
+        let strangers = &mut open.strangers;
+        let was_full = strangers.len() >= PLACES;
+        let place = strangers
+            .iter()
+            .position(|stranger| stranger.endpoint.handle() == handle);
+        // The endpoint is in use by its caller, so this is not the last reference.
+        drop(place.map(|place| strangers.remove(place)));
+        if was_full {
+            self.clone().take_after(0);
+        }
+    }
+
+    /// Offers a connection to `iw_cm`. Process context, sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: `iw_cm` has no room for it now. `ECONNABORTED`: the listener was stopped.
+    pub(super) fn offer(
+        &self,
+        connection: Handle,
+        peers: &Peers,
+        depths: Depths,
+        private_data: PrivateData<'_>,
+    ) -> Result {
+        let open = self.open.lock();
+        let open = open.as_ref().ok_or(ECONNABORTED)?;
+        open.cm.request(connection, peers, depths, private_data)
+    }
+}
+
+impl Open {
+    /// Sees to it that there is a place.
+    ///
+    /// `EBUSY` when all are taken by newcomers.
+    fn make_place(&mut self) -> Result {
+        if self.strangers.len() < PLACES {
+            return Ok(());
+        }
+        let oldest = self.strangers.first().ok_or(EBUSY)?;
+        if oldest.since.elapsed().as_millis() < STAY_MS {
+            return Err(EBUSY);
+        }
+        oldest.endpoint.abort();
+        let _ = self.strangers.remove(0);
+        Ok(())
+    }
+}
+
+/// A stranger's place in a listener.
+pub(super) struct Seat {
+    /// The listener.
+    listener: Arc<Listener>,
+    /// The stranger's number.
+    handle: Handle,
+}
+
+impl Seat {
+    /// The listener.
+    pub(super) fn listener(&self) -> &Listener {
+        &self.listener
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.listener.unseat(self.handle);
+    }
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The connections and listeners of a device, by the numbers that `iw_cm` keeps.
+//!
+//! A number is never used twice, so that a late call for a connection that is gone finds nothing.
+//! The device can not go before the last of them.
+
+use kernel::{
+    new_condvar,
+    new_mutex,
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNodeReservation, //
+    },
+    sync::{
+        Arc,
+        CondVar,
+        Mutex, //
+    }, //
+};
+
+use super::{
+    endpoint::Endpoint,
+    listen::Listener, //
+};
+use crate::sys::iwcm::Handle;
+
+/// A connection or a listener.
+#[derive(Clone)]
+pub(super) enum Member {
+    /// A connection, from its first step to its last.
+    Endpoint(Arc<Endpoint>),
+    /// A listener.
+    Listener(Arc<Listener>),
+}
+
+impl Member {
+    /// Has it end, without waiting.
+    fn abort(&self) {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.abort(),
+            Self::Listener(listener) => listener.stop(),
+        }
+    }
+}
+
+/// What the lock protects.
+struct Registry {
+    /// The members.
+    members: RBTree<Handle, Member>,
+    /// The last number given out.
+    last: usize,
+    /// No new member is let in.
+    closed: bool,
+}
+
+/// What the connection manager keeps for a device.
+#[pin_data]
+pub(crate) struct DeviceState {
+    /// The members.
+    #[pin]
+    registry: Mutex<Registry>,
+    /// There are no members left.
+    #[pin]
+    empty: CondVar,
+}
+
+impl DeviceState {
+    /// A device without connections.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            registry <- new_mutex!(
+                Registry {
+                    members: RBTree::new(),
+                    last: 0,
+                    closed: false,
+                },
+                "rsiw_cm_registry"
+            ),
+            empty <- new_condvar!("rsiw_cm_empty"),
+        })
+    }
+
+    /// Lets nobody new in, and has all members end; does not wait for that. Process context,
+    /// sleeps.
+    pub(crate) fn abort_all(&self) {
+        self.registry.lock().closed = true;
+        // Members may leave at any time, and want the lock for that.
+        let mut after = None;
+        while let Some((handle, member)) = self.next(after) {
+            member.abort();
+            after = Some(handle);
+        }
+    }
+
+    /// As [`abort_all`](Self::abort_all), and waits until the last member has let go of the
+    /// device. Process context, sleeps; not from the process work queue.
+    pub(crate) fn shut_down(&self) {
+        self.abort_all();
+        let mut registry = self.registry.lock();
+        while !registry.members.is_empty() {
+            self.empty.wait(&mut registry);
+        }
+    }
+
+    /// The member behind `after`.
+    fn next(&self, after: Option<Handle>) -> Option<(Handle, Member)> {
+        let registry = self.registry.lock();
+        let Some(after) = after else {
+            let cursor = registry.members.cursor_front()?;
+            let (handle, member) = cursor.current();
+            return Some((*handle, member.clone()));
+        };
+        let cursor = registry.members.cursor_lower_bound(&after)?;
+        let (handle, member) = match cursor.current() {
+            (handle, _) if *handle == after => cursor.peek_next()?,
+            next => next,
+        };
+        Some((*handle, member.clone()))
+    }
+
+    /// Lets a member in that is made for its handle. Process context, sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` once the device goes; what `make` says.
+    pub(super) fn admit<T>(&self, make: impl FnOnce(Handle) -> Result<(Member, T)>) -> Result<T> {
+        let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let handle = {
+            let mut registry = self.registry.lock();
+            registry.last = registry.last.checked_add(1).ok_or(ENOSPC)?;
+            Handle::new(registry.last).ok_or(EINVAL)?
+        };
+        let (member, result) = make(handle)?;
+        let mut registry = self.registry.lock();
+        if registry.closed {
+            return Err(ENODEV);
+        }
+        registry.members.insert(room.into_node(handle, member));
+        Ok(result)
+    }
+
+    /// The connection of that number.
+    pub(super) fn endpoint(&self, handle: Handle) -> Option<Arc<Endpoint>> {
+        match self.registry.lock().members.get(&handle) {
+            Some(Member::Endpoint(endpoint)) => Some(endpoint.clone()),
+            _ => None,
+        }
+    }
+
+    /// The listener of that number.
+    pub(super) fn listener(&self, handle: Handle) -> Option<Arc<Listener>> {
+        match self.registry.lock().members.get(&handle) {
+            Some(Member::Listener(listener)) => Some(listener.clone()),
+            _ => None,
+        }
+    }
+
+    /// Lets a member go. Process context, sleeps.
+    pub(super) fn leave(&self, handle: Handle) {
+        let (member, empty) = {
+            let mut registry = self.registry.lock();
+            let member = registry.members.remove(&handle);
+            (member, registry.members.is_empty())
+        };
+        drop(member);
+        if empty {
+            self.empty.notify_all();
+        }
+    }
+}
+
+#[kunit_tests(rsiw_cm_registry)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_new_each_time() -> Result {
+        let state = Arc::pin_init(DeviceState::new(), GFP_KERNEL)?;
+        let mut numbers = KVec::new();
+        for _ in 0..3 {
+            // Nobody gets in, but the number is used up.
+            let result: Result<()> = state.admit(|handle| {
+                numbers.push(handle, GFP_KERNEL)?;
+                Err(EPERM)
+            });
+            assert!(result == Err(EPERM));
+        }
+        assert!(numbers.windows(2).all(|pair| pair.first() < pair.last()));
+        for handle in &numbers {
+            assert!(state.endpoint(*handle).is_none());
+            assert!(state.listener(*handle).is_none());
+        }
+        // There is nobody to wait for.
+        state.shut_down();
+        Ok(())
+    }
+}
