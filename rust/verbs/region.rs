@@ -107,7 +107,7 @@ pub(in crate::verbs) enum Kind {
 }
 
 /// The range of a valid region, its rights and its memory.
-pub(super) struct Geometry {
+pub(crate) struct Geometry {
     /// The first valid tagged offset.
     base: u64,
     /// Octets.

@@ -125,8 +125,9 @@ impl Ring {
     fn word(&self, index: u32, word: usize) -> NonNull<u64> {
         let slot = (index & self.slots.wrapping_sub(1)) as usize;
         let words = self.words as usize;
-        let offset = slot.wrapping_mul(words).wrapping_add(word % words);
-        // SAFETY: `slot < slots`, and the second term is below `words`: inside of `mem`.
+        let word = word.min(words.wrapping_sub(1));
+        let offset = slot.wrapping_mul(words).wrapping_add(word);
+        // SAFETY: `slot < slots` and `word < words`, which is not 0: inside of `mem`.
         unsafe { self.mem.add(offset) }
     }
 
