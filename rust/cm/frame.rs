@@ -118,3 +118,122 @@ impl FrameWriter {
 pub(super) fn has_more(socket: &Socket) -> bool {
     socket.recv_nonblocking(&mut [0]) != Err(EAGAIN)
 }
+
+#[kunit_tests(rsiw_cm_frame)]
+mod tests {
+    use super::*;
+    use crate::sys::testing::{connected, eventually};
+    use iwarp_wire::mpa::{
+        negotiate::Policy,
+        startup::{Revision, RtrKinds},
+    };
+
+    fn policy(revision: Revision) -> Policy {
+        Policy {
+            revision,
+            crc: true,
+            markers: false,
+            ird: 5,
+            ord: 6,
+            max_ird: 128,
+            peer_to_peer: false,
+            rtr: RtrKinds::ALL,
+        }
+    }
+
+    fn octets(frame: &Frame<'_>) -> Result<KVec<u8>> {
+        let mut octets = KVec::from_elem(0, frame.encoded_len(), GFP_KERNEL)?;
+        frame.encode(&mut octets).map_err(|_| EINVAL)?;
+        Ok(octets)
+    }
+
+    #[test]
+    fn goes_across_in_one_piece() -> Result {
+        let (a, b) = connected()?;
+        let data = [9; 508];
+        let request = policy(Revision::Two).request(&data);
+        assert!(FrameWriter::new(&request)?.send(&a)?);
+        let mut reader = FrameReader::new(FrameKind::Request)?;
+        assert!(eventually(|| matches!(reader.read(&b), Ok(Some(_)))));
+        let frame = reader.read(&b).ok().flatten().ok_or(EINVAL)?;
+        assert!(frame == request);
+        assert!(!has_more(&b));
+        Ok(())
+    }
+
+    #[test]
+    fn comes_octet_by_octet_and_leaves_the_rest() -> Result {
+        let (a, b) = connected()?;
+        let request = policy(Revision::One).request(b"private");
+        let mut reader = FrameReader::new(FrameKind::Request)?;
+        assert!(matches!(reader.read(&b), Ok(None)));
+        let octets = octets(&request)?;
+        for octet in octets.iter() {
+            assert!(!matches!(reader.read(&b), Ok(Some(_))));
+            a.send_nonblocking(&[*octet])?;
+        }
+        a.send_nonblocking(b"more")?;
+        assert!(eventually(|| matches!(reader.read(&b), Ok(Some(_)))));
+        assert!(!reader.is_empty());
+        let mut rest = [0; 8];
+        assert!(eventually(|| b.recv_nonblocking(&mut rest) == Ok(4)));
+        assert_eq!(rest.get(..4), Some(&b"more"[..]));
+        Ok(())
+    }
+
+    #[test]
+    fn octets_behind_are_seen() -> Result {
+        let (a, b) = connected()?;
+        assert!(!has_more(&b));
+        a.send_nonblocking(b"!")?;
+        assert!(eventually(|| has_more(&b)));
+        let (a, b) = connected()?;
+        drop(a);
+        assert!(eventually(|| has_more(&b)));
+        Ok(())
+    }
+
+    #[test]
+    fn garbage_and_ends_are_told_apart() -> Result {
+        let (a, b) = connected()?;
+        a.send_nonblocking(b"MPA ID Rep Frame")?;
+        let mut reader = FrameReader::new(FrameKind::Request)?;
+        let mut error = None;
+        assert!(eventually(|| {
+            error = reader.read(&b).err();
+            error.is_some()
+        }));
+        assert!(error == Some(ReadError::Malformed(StartupError::SameRole)));
+
+        let (a, b) = connected()?;
+        a.send_nonblocking(b"MPA ID Req")?;
+        drop(a);
+        let mut reader = FrameReader::new(FrameKind::Request)?;
+        assert!(eventually(|| {
+            error = reader.read(&b).err();
+            error.is_some()
+        }));
+        assert!(error == Some(ReadError::Closed));
+        assert!(!reader.is_empty());
+
+        let (a, b) = connected()?;
+        a.set_linger_abort();
+        drop(a);
+        let mut reader = FrameReader::new(FrameKind::Request)?;
+        assert!(eventually(|| {
+            error = reader.read(&b).err();
+            error.is_some()
+        }));
+        assert!(error == Some(ReadError::Broken(crate::sys::errno::ECONNRESET)));
+        Ok(())
+    }
+
+    #[test]
+    fn too_much_private_data_is_refused() {
+        let data = [0; 513];
+        for revision in [Revision::One, Revision::Two] {
+            let request = policy(revision).request(&data);
+            assert!(FrameWriter::new(&request).is_err());
+        }
+    }
+}

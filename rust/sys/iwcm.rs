@@ -27,6 +27,8 @@
 mod callbacks;
 mod event;
 mod id;
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
 
 use core::num::NonZeroUsize;
 

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The order of events, judged by a stand-in for `iw_cm` that knows the same rules.
+
+use core::{
+    cell::Cell,
+    mem::offset_of,
+    ptr::NonNull, //
+};
+
+use kernel::prelude::*;
+
+use super::{
+    event::{
+        AcceptCall,
+        ConnectCall,
+        Depths,
+        ListenCall,
+        Peers,
+        PrivateData, //
+    },
+    id::CmId,
+    Handle, //
+};
+use crate::sys::{
+    bindings,
+    errno::{
+        ECONNABORTED,
+        ECONNREFUSED,
+        ECONNRESET, //
+    },
+    net::{
+        from_storage,
+        Ipv4Addr,
+        SocketAddr,
+        SocketAddrV4, //
+    },
+};
+
+/// The states of an identifier as drivers/infiniband/core/iwcm.c has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    Listen,
+    ConnRecv,
+    ConnSent,
+    Established,
+    Closing,
+}
+
+/// What was told of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Told {
+    status: i32,
+    data: u8,
+    ird: u8,
+    ord: u8,
+}
+
+/// A stand-in for `iw_cm` and its identifier.
+#[repr(C)]
+struct Fake {
+    id: bindings::iw_cm_id,
+    state: Cell<State>,
+    refs: Cell<i32>,
+    /// Events that came.
+    events: Cell<u32>,
+    /// Events that had no business to come.
+    wrong: Cell<u32>,
+    /// The next events with private data find no memory.
+    no_memory: Cell<bool>,
+    last: Cell<Option<Told>>,
+    provider_data: Cell<usize>,
+    from: Cell<Option<SocketAddr>>,
+}
+
+const _: () = assert!(offset_of!(Fake, id) == 0);
+
+impl Fake {
+    fn new(state: State) -> Result<KBox<Self>> {
+        let id = bindings::iw_cm_id {
+            event_handler: Some(deliver),
+            add_ref: Some(add_ref),
+            rem_ref: Some(rem_ref),
+            ..pin_init::zeroed()
+        };
+        Ok(KBox::new(
+            Self {
+                id,
+                state: Cell::new(state),
+                refs: Cell::new(1),
+                events: Cell::new(0),
+                wrong: Cell::new(0),
+                no_memory: Cell::new(false),
+                last: Cell::new(None),
+                provider_data: Cell::new(0),
+                from: Cell::new(None),
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    fn id(&self) -> Result<CmId> {
+        // SAFETY: The box outlives the test's references, which `is_done` checks.
+        unsafe { CmId::new(NonNull::from(&self.id)) }
+    }
+
+    fn connect(&self) -> Result<ConnectCall> {
+        Ok(ConnectCall::new(self.id()?, peers(), None))
+    }
+
+    fn accept(&self) -> Result<AcceptCall> {
+        Ok(AcceptCall::new(self.id()?))
+    }
+
+    fn status(&self) -> Option<i32> {
+        self.last.get().map(|told| told.status)
+    }
+
+    /// Whether it is in that state after that many events, all of them in order, and nobody refers
+    /// to it.
+    fn is_done(&self, state: State, events: u32) -> bool {
+        self.state.get() == state
+            && self.events.get() == events
+            && self.wrong.get() == 0
+            && self.refs.get() == 1
+    }
+}
+
+/// The stand-in around an identifier.
+///
+/// # Safety
+///
+/// `id` is that of a [`Fake`] that lives as long as `'a`.
+unsafe fn fake<'a>(id: *mut bindings::iw_cm_id) -> &'a Fake {
+    // SAFETY: The caller's promise; it is the first field.
+    unsafe { &*id.cast() }
+}
+
+/// # Safety
+///
+/// `id` is that of a [`Fake`].
+unsafe extern "C" fn add_ref(id: *mut bindings::iw_cm_id) {
+    // SAFETY: The caller's promise.
+    let fake = unsafe { fake(id) };
+    fake.refs.set(fake.refs.get() + 1);
+}
+
+/// # Safety
+///
+/// `id` is that of a [`Fake`].
+unsafe extern "C" fn rem_ref(id: *mut bindings::iw_cm_id) {
+    // SAFETY: The caller's promise.
+    let fake = unsafe { fake(id) };
+    fake.refs.set(fake.refs.get() - 1);
+}
+
+/// # Safety
+///
+/// `id` is that of a [`Fake`], `event` is valid.
+unsafe extern "C" fn deliver(
+    id: *mut bindings::iw_cm_id,
+    event: *mut bindings::iw_cm_event,
+) -> c_int {
+    // SAFETY: The caller's promise.
+    let (fake, event) = unsafe { (fake(id), &*event) };
+    if fake.no_memory.get() && event.private_data_len != 0 {
+        return ENOMEM.to_errno();
+    }
+    fake.events.set(fake.events.get() + 1);
+    fake.last.set(Some(Told {
+        status: event.status,
+        data: event.private_data_len,
+        ird: event.ird,
+        ord: event.ord,
+    }));
+    fake.from.set(from_storage(&event.remote_addr).ok());
+    fake.provider_data.set(event.provider_data.addr());
+    let next = match (fake.state.get(), event.event) {
+        (State::ConnSent, bindings::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY) => {
+            if event.status == 0 {
+                Some(State::Established)
+            } else {
+                Some(State::Idle)
+            }
+        }
+        (State::ConnRecv, bindings::iw_cm_event_type_IW_CM_EVENT_ESTABLISHED) => {
+            Some(State::Established)
+        }
+        (State::Established, bindings::iw_cm_event_type_IW_CM_EVENT_DISCONNECT) => {
+            Some(State::Closing)
+        }
+        (
+            State::Established | State::Closing,
+            bindings::iw_cm_event_type_IW_CM_EVENT_CLOSE,
+        ) => Some(State::Idle),
+        (State::Listen, bindings::iw_cm_event_type_IW_CM_EVENT_CONNECT_REQUEST)
+            if event.status == 0 =>
+        {
+            Some(State::Listen)
+        }
+        _ => None,
+    };
+    match next {
+        Some(next) => fake.state.set(next),
+        None => fake.wrong.set(fake.wrong.get() + 1),
+    }
+    0
+}
+
+fn addr(host: u8) -> SocketAddr {
+    SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, host), 7174))
+}
+
+fn peers() -> Peers {
+    Peers {
+        local: addr(1),
+        remote: addr(2),
+    }
+}
+
+fn data(octets: &[u8]) -> PrivateData<'_> {
+    PrivateData::new(octets).unwrap_or(PrivateData::NONE)
+}
+
+#[kunit_tests(rsiw_sys_iwcm)]
+mod suite {
+    use super::*;
+
+    #[test]
+    fn refused_call_sends_nothing() -> Result {
+        let fake = Fake::new(State::ConnSent)?;
+        drop(fake.connect()?);
+        assert!(fake.is_done(State::ConnSent, 0));
+        let fake = Fake::new(State::ConnRecv)?;
+        drop(fake.accept()?);
+        assert!(fake.is_done(State::ConnRecv, 0));
+        Ok(())
+    }
+
+    #[test]
+    fn connection_has_a_beginning_and_an_end() -> Result {
+        let fake = Fake::new(State::ConnSent)?;
+        let connecting = fake.connect()?.commit();
+        let connected = connecting.connected(&peers(), Depths::new(256, 3), data(b"hello"))?;
+        let told = Told {
+            status: 0,
+            data: 5,
+            ird: 255,
+            ord: 3,
+        };
+        assert_eq!(fake.last.get(), Some(told));
+        assert_eq!(fake.from.get(), Some(addr(2)));
+        connected.closed(Err(ECONNRESET));
+        assert_eq!(fake.status(), Some(ECONNRESET.to_errno()));
+        assert!(fake.is_done(State::Idle, 3));
+
+        let fake = Fake::new(State::ConnRecv)?;
+        let connected = fake.accept()?.commit(peers()).connected(Depths::new(1, 2));
+        connected.closed(Ok(()));
+        assert_eq!(fake.status(), Some(0));
+        assert!(fake.is_done(State::Idle, 3));
+        Ok(())
+    }
+
+    #[test]
+    fn failed_connect_is_told_once() -> Result {
+        let fake = Fake::new(State::ConnSent)?;
+        let connecting = fake.connect()?.commit();
+        connecting.failed(ECONNREFUSED, data(b"go away"));
+        assert_eq!(fake.status(), Some(ECONNREFUSED.to_errno()));
+        assert_eq!(fake.last.get().map(|told| told.data), Some(7));
+        assert!(fake.is_done(State::Idle, 1));
+        Ok(())
+    }
+
+    #[test]
+    fn failed_accept_is_established_and_closed() -> Result {
+        let fake = Fake::new(State::ConnRecv)?;
+        fake.accept()?.commit(peers()).failed(ETIMEDOUT);
+        assert_eq!(fake.status(), Some(ETIMEDOUT.to_errno()));
+        assert!(fake.is_done(State::Idle, 3));
+        Ok(())
+    }
+
+    #[test]
+    fn forgotten_calls_are_answered() -> Result {
+        let aborted = Some(ECONNABORTED.to_errno());
+        let fake = Fake::new(State::ConnSent)?;
+        drop(fake.connect()?.commit());
+        assert_eq!(fake.status(), aborted);
+        assert!(fake.is_done(State::Idle, 1));
+
+        let fake = Fake::new(State::ConnRecv)?;
+        drop(fake.accept()?.commit(peers()));
+        assert_eq!(fake.status(), aborted);
+        assert!(fake.is_done(State::Idle, 3));
+
+        let fake = Fake::new(State::ConnRecv)?;
+        drop(fake.accept()?.commit(peers()).connected(Depths::new(1, 1)));
+        assert_eq!(fake.status(), aborted);
+        assert!(fake.is_done(State::Idle, 3));
+        Ok(())
+    }
+
+    #[test]
+    fn without_memory_the_end_is_told_without_data() -> Result {
+        let fake = Fake::new(State::ConnSent)?;
+        fake.no_memory.set(true);
+        let connecting = fake.connect()?.commit();
+        let depths = Depths::new(1, 1);
+        assert!(connecting.connected(&peers(), depths, data(b"x")).is_err());
+        assert_eq!(fake.status(), Some(ENOMEM.to_errno()));
+        assert!(fake.is_done(State::Idle, 1));
+
+        let fake = Fake::new(State::ConnSent)?;
+        fake.no_memory.set(true);
+        fake.connect()?.commit().failed(ECONNREFUSED, data(b"x"));
+        assert_eq!(fake.status(), Some(ECONNREFUSED.to_errno()));
+        assert!(fake.is_done(State::Idle, 1));
+        Ok(())
+    }
+
+    #[test]
+    fn requests_carry_their_number() -> Result {
+        let fake = Fake::new(State::Listen)?;
+        let listening = ListenCall::new(fake.id()?, addr(1), false, None).commit();
+        let handle = Handle::new(77).ok_or(EINVAL)?;
+        listening.request(handle, &peers(), Depths::new(1, 1), data(b"x"))?;
+        assert_eq!(fake.provider_data.get(), 77);
+        fake.no_memory.set(true);
+        let again = listening.request(handle, &peers(), Depths::new(1, 1), data(b"x"));
+        assert!(again == Err(ENOMEM));
+        listening.request(handle, &peers(), Depths::new(1, 1), PrivateData::NONE)?;
+        drop(listening);
+        assert!(fake.is_done(State::Listen, 2));
+        Ok(())
+    }
+
+    #[test]
+    fn private_data_is_whole_or_none() {
+        let octets = [7; 256];
+        assert!(PrivateData::new(&octets).is_none());
+        let most = octets.get(..255).unwrap_or_default();
+        assert!(PrivateData::new(most).is_some());
+    }
+}
