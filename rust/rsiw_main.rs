@@ -9,7 +9,10 @@
 use kernel::prelude::*;
 
 mod params;
+mod cm;
+mod stream;
 mod sys;
+mod verbs;
 
 module! {
     type: Rsiw,
@@ -57,6 +60,9 @@ module! {
 /// What lives as long as the module; fields are dropped in the order they are declared.
 #[pin_data]
 struct Rsiw {
+    /// No device is left behind.
+    #[pin]
+    _registration: verbs::Registration,
     /// Emptied when nothing can queue work any more.
     _queues: sys::work::Queues,
     /// Given back when nothing sends any more.
@@ -69,6 +75,7 @@ impl kernel::InPlaceModule for Rsiw {
             _: { params::check()? },
             _queues: sys::work::Queues::new()?,
             _pool: sys::pages::Pool::new(),
+            _registration <- verbs::Registration::new(),
         })
     }
 }

@@ -10,6 +10,8 @@ pub(crate) mod bindings;
 pub(crate) mod context;
 pub(crate) mod crc;
 pub(crate) mod errno;
+pub(crate) mod ib;
+pub(crate) mod iwcm;
 pub(crate) mod lock;
 pub(crate) mod log;
 pub(crate) mod module;

@@ -81,7 +81,7 @@ impl DeviceRef {
                 let mut event: bindings::ib_event = pin_init::zeroed();
                 event.device = self.0.as_ptr();
                 event.event = bindings::ib_event_type_IB_EVENT_GID_CHANGE;
-                event.element.bindgen_union_field = 1;
+                event.element.port_num = 1;
                 bindings::ib_dispatch_event(&event);
                 bindings::ib_device_put(self.0.as_ptr());
             }

@@ -95,7 +95,7 @@ impl CoreCq {
                 let mut event: bindings::ib_event = pin_init::zeroed();
                 event.device = (*cq).device;
                 event.event = bindings::ib_event_type_IB_EVENT_CQ_ERR;
-                event.element.bindgen_union_field = cq as u64;
+                event.element.cq = cq;
                 handler(&mut event, (*cq).cq_context);
             }
         }
@@ -134,7 +134,7 @@ impl CoreQp {
                 let mut raw: bindings::ib_event = pin_init::zeroed();
                 raw.device = (*qp).device;
                 raw.event = event as u32;
-                raw.element.bindgen_union_field = qp as u64;
+                raw.element.qp = qp;
                 handler(&mut raw, (*qp).qp_context);
             }
         }
@@ -168,7 +168,7 @@ impl CoreSrq {
                 let mut event: bindings::ib_event = pin_init::zeroed();
                 event.device = (*srq).device;
                 event.event = bindings::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED;
-                event.element.bindgen_union_field = srq as u64;
+                event.element.srq = srq;
                 handler(&mut event, (*srq).srq_context);
             }
         }

@@ -83,7 +83,8 @@ pub(crate) struct SendWr<'a>(&'a bindings::ib_send_wr);
 impl<'a> SendWr<'a> {
     /// The user's name for it.
     pub(crate) fn id(self) -> u64 {
-        self.0.__bindgen_anon_1.bindgen_union_field
+        // SAFETY: Both members of the union are 64 bits wide.
+        unsafe { self.0.__bindgen_anon_1.wr_id }
     }
 
     /// What it asks for; `None` if an RNIC does not do that.
@@ -166,7 +167,8 @@ impl<'a> SendWr<'a> {
 
     /// The key to invalidate, of `SEND_WITH_INV` and `LOCAL_INV`.
     pub(crate) fn invalidate_key(self) -> u32 {
-        self.0.ex.bindgen_union_field
+        // SAFETY: Both members of the union are 32 bits wide.
+        unsafe { self.0.ex.invalidate_rkey }
     }
 
     /// What `REG_MR` says. `None` for other requests.
@@ -196,7 +198,8 @@ pub(crate) struct RecvWr<'a>(&'a bindings::ib_recv_wr);
 impl<'a> RecvWr<'a> {
     /// The user's name for it.
     pub(crate) fn id(self) -> u64 {
-        self.0.__bindgen_anon_1.bindgen_union_field
+        // SAFETY: Both members of the union are 64 bits wide.
+        unsafe { self.0.__bindgen_anon_1.wr_id }
     }
 
     /// The local memory, in order.
@@ -409,13 +412,13 @@ impl WcRoom<'_> {
             return;
         };
         let mut out: bindings::ib_wc = pin_init::zeroed();
-        out.__bindgen_anon_1.bindgen_union_field = wc.id;
+        out.__bindgen_anon_1.wr_id = wc.id;
         out.status = wc.status as u32;
         out.opcode = wc.opcode as u32;
         out.byte_len = wc.bytes;
         out.qp = wc.qp.as_ptr();
         if let Some(key) = wc.invalidated {
-            out.ex.bindgen_union_field = key;
+            out.ex.invalidate_rkey = key;
             out.wc_flags = bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as c_int;
         }
         slot.write(out);
