@@ -266,17 +266,21 @@ def empty_read_checks_nothing(victim):
 
 @case("RDMAP-54 RDMAP-55 DDP-96")
 def read_protection(victim):
-    def read(stag, to, size=8):
-        return lambda m: rdmap.read_request(1, 1, 0, size, stag(m), to(m))
-
-    refused(victim, read(lambda m: NOWHERE, lambda m: m.at(RW)), "0/1/00", flags=WITH_READ)
-    refused(victim, read(lambda m: 0, lambda m: m.at(RW)), "0/1/00", flags=WITH_READ)
-    refused(victim, read(lambda m: m.rw, lambda m: m.at(RW, 4993)), "0/1/01", flags=WITH_READ)
-    refused(victim, read(lambda m: m.rw, lambda m: m.at(RW, -1)), "0/1/01", flags=WITH_READ)
-    refused(victim, read(lambda m: m.rw, lambda m: m.at(RW), 0xFFFFFFFF), "0/1/01", flags=WITH_READ)
-    refused(victim, read(lambda m: m.wo, lambda m: m.at(WO)), "0/1/02", flags=WITH_READ)
-    refused(victim, read(lambda m: m.foreign, lambda m: m.at(FOREIGN)), "0/1/03", flags=WITH_READ)
-    refused(victim, read(lambda m: m.rw, lambda m: (1 << 64) - 4), "0/1/04", flags=WITH_READ)
+    cases = (
+        ("unknown key", lambda m: NOWHERE, lambda m: m.at(RW), 8, "0/1/00"),
+        ("key 0", lambda m: 0, lambda m: m.at(RW), 8, "0/1/00"),
+        ("one octet too many", lambda m: m.rw, lambda m: m.at(RW, 4993), 8, "0/1/01"),
+        ("one octet too early", lambda m: m.rw, lambda m: m.at(RW, -1), 8, "0/1/01"),
+        ("4 GiB", lambda m: m.rw, lambda m: m.at(RW), 0xFFFFFFFF, "0/1/01"),
+        ("no right to read", lambda m: m.wo, lambda m: m.at(WO), 8, "0/1/02"),
+        ("other domain", lambda m: m.foreign, lambda m: m.at(FOREIGN), 8, "0/1/03"),
+        ("wrap", lambda m: m.rw, lambda m: (1 << 64) - 4, 8, "0/1/04"),
+    )
+    for what, stag, to, size, error in cases:
+        try:
+            refused(victim, lambda m: rdmap.read_request(1, 1, 0, size, stag(m), to(m)), error, flags=WITH_READ)
+        except Exception as failure:
+            raise AssertionError(f"{what}: {type(failure).__name__}: {failure}") from failure
 
 
 @case("DDP-52 RDMAP-12")

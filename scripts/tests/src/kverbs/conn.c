@@ -175,10 +175,15 @@ static void on_completion(struct ib_cq *cq, struct ib_wc *wc)
 	complete(&w->done);
 }
 
-void kv_wait_init(struct kv_wait *w)
+struct kv_wait *kv_wait_new(void)
 {
+	static struct kv_wait ring[256];
+	static unsigned int next;
+	struct kv_wait *w = &ring[next++ % ARRAY_SIZE(ring)];
+
 	w->cqe.done = on_completion;
 	init_completion(&w->done);
+	return w;
 }
 
 int kv_wait_for(struct kv_wait *w, const char *what)

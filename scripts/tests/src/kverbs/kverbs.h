@@ -38,14 +38,17 @@ struct kv_pair {
 int kv_connect(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context poll);
 void kv_disconnect(struct kv_pair *p);
 
-/* A request whose completion somebody waits for. */
+/*
+ * A request whose completion somebody waits for. They come from a ring that
+ * outlives connections: after a failed check, requests are flushed late.
+ */
 struct kv_wait {
 	struct ib_cqe cqe;
 	struct completion done;
 	struct ib_wc wc;
 };
 
-void kv_wait_init(struct kv_wait *w);
+struct kv_wait *kv_wait_new(void);
 int kv_wait_for(struct kv_wait *w, const char *what);	/* 0 if it came; look at wc.status */
 
 /* Scattered pages with one mapping to look at them, and what they must contain. */

@@ -20,6 +20,9 @@ MODULE_PARM_DESC(addr, "IPv4 address of the device under test");
 static uint rounds = 200;
 module_param(rounds, uint, 0444);
 MODULE_PARM_DESC(rounds, "operations per connection");
+static bool gaps = true;
+module_param(gaps, bool, 0444);
+MODULE_PARM_DESC(gaps, "use lists with gaps where the device has them");
 static ulong seed = 1;
 module_param(seed, ulong, 0444);
 MODULE_PARM_DESC(seed, "seed of the random choices");
@@ -38,7 +41,7 @@ struct side {
 
 static bool has_gaps(struct ib_device *dev)
 {
-	return dev->attrs.kernel_cap_flags & IBK_SG_GAPS_REG;
+	return gaps && dev->attrs.kernel_cap_flags & IBK_SG_GAPS_REG;
 }
 
 static int side_open(struct side *s, struct kv_end *end)
@@ -106,18 +109,21 @@ static int expect(const struct kv_wait *w, const char *what)
 
 static int post_and_wait(struct kv_end *e, struct ib_send_wr *first, struct ib_send_wr *last, const char *what)
 {
-	struct kv_wait w;
+	struct kv_wait *w = kv_wait_new();
+	struct ib_send_wr *wr;
 	int err;
 
-	kv_wait_init(&w);
-	last->wr_cqe = &w.cqe;
+	/* All of them, as those that ask for no completion get one if they fail. */
+	for (wr = first; wr; wr = wr->next)
+		wr->wr_cqe = &kv_wait_new()->cqe;
+	last->wr_cqe = &w->cqe;
 	last->send_flags |= IB_SEND_SIGNALED;
 	err = ib_post_send(e->id->qp, first, NULL);
 	if (err) {
 		pr_err("rsiw_kverbs_test: posting %s: %d\n", what, err);
 		return err;
 	}
-	return kv_wait_for(&w, what) ?: expect(&w, what);
+	return kv_wait_for(w, what) ?: expect(w, what);
 }
 
 /* Chooses octets of the side's buffer, maps them, and prepares the REG_MR. */
@@ -185,7 +191,7 @@ static int write_and_invalidate(struct side *from, struct side *to, u32 len)
 	struct ib_send_wr send = { .opcode = IB_WR_SEND_WITH_INV };
 	struct ib_recv_wr recv = { .num_sge = 1, .sg_list = &recv_sge };
 	struct ib_reg_wr reg;
-	struct kv_wait received;
+	struct kv_wait *received = kv_wait_new();
 	u32 key;
 	int err;
 
@@ -198,8 +204,7 @@ static int write_and_invalidate(struct side *from, struct side *to, u32 len)
 	kv_layout_put(&to->layout, to->buffer.want, from->linear);
 
 	recv_sge = (struct ib_sge){ .addr = (uintptr_t)to->linear, .length = 64, .lkey = to->end->pd->local_dma_lkey };
-	kv_wait_init(&received);
-	recv.wr_cqe = &received.cqe;
+	recv.wr_cqe = &received->cqe;
 	err = post_and_wait(to->end, &reg.wr, &reg.wr, "REG_MR");
 	err = err ?: ib_post_recv(to->end->id->qp, &recv, NULL);
 	if (err)
@@ -217,16 +222,16 @@ static int write_and_invalidate(struct side *from, struct side *to, u32 len)
 	send.num_sge = 1;
 	send.ex.invalidate_rkey = key;
 	err = post_and_wait(from->end, &write.wr, &send, "Write and Send with Invalidate");
-	err = kv_wait_for(&received, "receive") ?: err;
-	err = err ?: expect(&received, "receive");
+	err = kv_wait_for(received, "receive") ?: err;
+	err = err ?: expect(received, "receive");
 	if (err)
 		return err;
-	if (!(received.wc.wc_flags & IB_WC_WITH_INVALIDATE) || received.wc.ex.invalidate_rkey != key) {
+	if (!(received->wc.wc_flags & IB_WC_WITH_INVALIDATE) || received->wc.ex.invalidate_rkey != key) {
 		pr_err("rsiw_kverbs_test: receive flags %x, key %x, expected %x invalidated\n",
-		       received.wc.wc_flags, received.wc.ex.invalidate_rkey, key);
+		       received->wc.wc_flags, received->wc.ex.invalidate_rkey, key);
 		return -EIO;
 	}
-	if (received.wc.byte_len != send_sge.length || memcmp(to->linear, from->linear, send_sge.length)) {
+	if (received->wc.byte_len != send_sge.length || memcmp(to->linear, from->linear, send_sge.length)) {
 		pr_err("rsiw_kverbs_test: the Send's own octets differ\n");
 		return -EIO;
 	}
@@ -309,22 +314,20 @@ static int stale_key_is_dead(struct side s[2])
 	struct ib_sge sge = { .addr = (uintptr_t)from->linear, .length = 4096, .lkey = from->end->pd->local_dma_lkey };
 	struct ib_rdma_wr write = { .wr = { .opcode = IB_WR_RDMA_WRITE, .sg_list = &sge, .num_sge = 1 } };
 	struct ib_recv_wr recv = {};
-	struct kv_wait flushed, posted;
+	struct kv_wait *flushed = kv_wait_new(), *posted = kv_wait_new();
 	int err;
 
-	kv_wait_init(&flushed);
-	kv_wait_init(&posted);
-	recv.wr_cqe = &flushed.cqe;
+	recv.wr_cqe = &flushed->cqe;
 	kv_buffer_reset(&to->buffer);
-	write.wr.wr_cqe = &posted.cqe;
+	write.wr.wr_cqe = &posted->cqe;
 	write.wr.send_flags = IB_SEND_SIGNALED;
 	write.remote_addr = to->in_use->iova;
 	write.rkey = to->in_use->rkey;
 	err = ib_post_recv(to->end->id->qp, &recv, NULL);
 	err = err ?: ib_post_send(from->end->id->qp, &write.wr, NULL);
-	err = err ?: kv_wait_for(&posted, "the Write with a stale key");
-	err = err ?: kv_wait_for(&flushed, "the flush after a stale key");
-	if (!err && flushed.wc.status == IB_WC_SUCCESS) {
+	err = err ?: kv_wait_for(posted, "the Write with a stale key");
+	err = err ?: kv_wait_for(flushed, "the flush after a stale key");
+	if (!err && flushed->wc.status == IB_WC_SUCCESS) {
 		pr_err("rsiw_kverbs_test: a receive succeeded after a Write with a stale key\n");
 		err = -EIO;
 	}
