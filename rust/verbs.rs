@@ -37,7 +37,6 @@ pub(crate) use self::{
         Attached,
         Leaving,
         Qp,
-        QpEvent,
         QpState, //
     },
 };

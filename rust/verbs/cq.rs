@@ -307,8 +307,8 @@ impl Cq {
         inner.put = put.wrapping_add(1);
         let armed = self.ring.control_load();
         let urgent = c.solicited || c.status != WcStatus::Success;
-        let fire = armed & notify::NEXT_COMPLETION != 0
-            || (armed & notify::SOLICITED != 0 && urgent);
+        let fire =
+            armed & notify::NEXT_COMPLETION != 0 || (armed & notify::SOLICITED != 0 && urgent);
         if fire {
             self.ring.control_store(notify::NOT);
         }

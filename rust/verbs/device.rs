@@ -218,9 +218,11 @@ impl Device {
         self.going.load(Acquire)
     }
 
-    /// Its users are being sent away from now on.
+    /// Its users are being sent away from now on, and its connections come to their end. Process
+    /// context; does not wait.
     pub(super) fn set_going(&self) {
         self.going.store(true, Release);
+        self.cm.abort_all();
     }
 
     /// The queue pair of that number. Any context.

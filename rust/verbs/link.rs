@@ -80,7 +80,12 @@ impl Globals {
     /// context; sleeps.
     fn unregister(&self, pick: impl Fn(&Device) -> bool) {
         loop {
-            let next = self.devices.lock().iter().find(|device| pick(device)).cloned();
+            let next = self
+                .devices
+                .lock()
+                .iter()
+                .find(|device| pick(device))
+                .cloned();
             let Some(device) = next else {
                 return;
             };

@@ -148,10 +148,7 @@ impl Change {
             state
         };
         let to = state(bindings::ib_qp_attr_mask_IB_QP_STATE, attr.qp_state);
-        let current = state(
-            bindings::ib_qp_attr_mask_IB_QP_CUR_STATE,
-            attr.cur_qp_state,
-        );
+        let current = state(bindings::ib_qp_attr_mask_IB_QP_CUR_STATE, attr.cur_qp_state);
         Self {
             state: to,
             current,
@@ -212,6 +209,18 @@ impl Attributes {
     }
 }
 
+/// A number of `struct ib_device_attr`, which not every kernel holds for signed.
+#[cfg(not(rsiw_linux_7_3))]
+type Count = c_int;
+/// A number of `struct ib_device_attr`.
+#[cfg(rsiw_linux_7_3)]
+type Count = u32;
+
+/// A limit as the C structure has it; all of them are far below 2^31.
+const fn count(n: u32) -> Count {
+    n as Count
+}
+
 /// What a device can do, in numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -260,22 +269,21 @@ impl Limits {
                 | bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY
                 | bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG,
         );
-        // The numbers are signed in some kernels and unsigned in others.
-        attr.max_qp = self.qp as _;
-        attr.max_qp_wr = self.qp_wr as _;
-        attr.max_send_sge = self.sge as _;
-        attr.max_recv_sge = self.sge as _;
-        attr.max_sge_rd = self.sge_rd as _;
-        attr.max_cq = self.cq as _;
-        attr.max_cqe = self.cqe as _;
-        attr.max_mr = self.mr as _;
-        attr.max_pd = self.pd as _;
-        attr.max_qp_rd_atom = self.rd_atom as _;
-        attr.max_qp_init_rd_atom = self.rd_atom as _;
-        attr.max_res_rd_atom = (u32::from(self.rd_atom)).saturating_mul(self.qp) as _;
-        attr.max_srq = self.srq as _;
-        attr.max_srq_wr = self.srq_wr as _;
-        attr.max_srq_sge = self.sge as _;
-        attr.max_fast_reg_page_list_len = self.fast_reg as _;
+        attr.max_qp = count(self.qp);
+        attr.max_qp_wr = count(self.qp_wr);
+        attr.max_send_sge = count(self.sge);
+        attr.max_recv_sge = count(self.sge);
+        attr.max_sge_rd = count(self.sge_rd);
+        attr.max_cq = count(self.cq);
+        attr.max_cqe = count(self.cqe);
+        attr.max_mr = count(self.mr);
+        attr.max_pd = count(self.pd);
+        attr.max_qp_rd_atom = count(u32::from(self.rd_atom));
+        attr.max_qp_init_rd_atom = count(u32::from(self.rd_atom));
+        attr.max_res_rd_atom = count(u32::from(self.rd_atom).saturating_mul(self.qp));
+        attr.max_srq = count(self.srq);
+        attr.max_srq_wr = count(self.srq_wr);
+        attr.max_srq_sge = count(self.sge);
+        attr.max_fast_reg_page_list_len = self.fast_reg;
     }
 }

@@ -172,11 +172,9 @@ impl<D: CmOps> Allocated<D> {
             core.num_comp_vectors = bindings::rsiw_num_cpus();
             core.local_dma_lkey = 0;
             core.node_guid = guid;
-            core.uverbs_cmd_mask |=
-                1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND;
+            core.uverbs_cmd_mask |= 1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND;
             core.iw_driver_flags = bindings::iw_flags_IW_F_NO_PORT_MAP;
-            core.name_assign_type =
-                bindings::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER;
+            core.name_assign_type = bindings::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER;
             fill_chars(&mut core.node_desc, D::DESCRIPTION.to_bytes());
             fill_chars(&mut core.iw_ifname, netdev.name());
             let result = to_result(bindings::ib_device_set_netdev(

@@ -170,10 +170,8 @@ pub(crate) trait Driver: Sized + 'static {
     fn arm_cq(cq: &Self::Cq, arm: Arm) -> bool;
 
     /// Makes a queue pair.
-    fn create_qp(
-        device: &Arc<Self::Device>,
-        request: QpRequest<'_, Self>,
-    ) -> Result<Arc<Self::Qp>>;
+    fn create_qp(device: &Arc<Self::Device>, request: QpRequest<'_, Self>)
+        -> Result<Arc<Self::Qp>>;
     /// What there is to tell of it.
     fn qp_info(qp: &Self::Qp) -> QpInfo<'_>;
     /// Changes attributes.
@@ -222,11 +220,7 @@ pub(crate) trait Driver: Sized + 'static {
         access: u32,
     ) -> Result<Arc<Self::Mr>>;
     /// Makes a region for fast registration with `max` pieces.
-    fn alloc_mr(
-        device: &Arc<Self::Device>,
-        pd: &Arc<Self::Pd>,
-        max: u32,
-    ) -> Result<Arc<Self::Mr>>;
+    fn alloc_mr(device: &Arc<Self::Device>, pd: &Arc<Self::Pd>, max: u32) -> Result<Arc<Self::Mr>>;
     /// The key of a region.
     fn mr_key(mr: &Self::Mr) -> u32;
     /// Has `fill` take the pieces for the next registration; the number is how many it may take.

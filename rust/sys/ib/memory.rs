@@ -126,8 +126,7 @@ impl UserPages {
         let n = unsafe { bindings::rsiw_umem_num_pages(umem.as_ptr()) };
         this.pages = KVVec::from_elem(core::ptr::null_mut(), n, GFP_KERNEL)?;
         // SAFETY: A pinned umem, and an array of `n` elements.
-        let found =
-            unsafe { bindings::rsiw_umem_pages(umem.as_ptr(), this.pages.as_mut_ptr(), n) };
+        let found = unsafe { bindings::rsiw_umem_pages(umem.as_ptr(), this.pages.as_mut_ptr(), n) };
         // INVARIANT: Checked here that there are as many pages as the range needs.
         let need = (len as usize)
             .checked_add(this.first)

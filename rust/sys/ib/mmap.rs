@@ -50,10 +50,7 @@ pub(super) struct Mapping(NonNull<Entry>);
 
 impl Mapping {
     /// Lets the process of `context` map `ring`.
-    pub(super) fn new(
-        context: NonNull<bindings::ib_ucontext>,
-        ring: Arc<Ring>,
-    ) -> Result<Self> {
+    pub(super) fn new(context: NonNull<bindings::ib_ucontext>, ring: Arc<Ring>) -> Result<Self> {
         let len = ring.len();
         let entry = KBox::new(
             Entry {

@@ -205,10 +205,7 @@ impl<H: HasPinCell> Pinned<H> {
         let bh = BhGuard::new();
         // Not `then_some`: a value made too much would take a pin away when it is dropped.
         // INVARIANT: Just pinned.
-        owner
-            .cell()
-            .try_pin(key)
-            .then(|| Self { owner, _bh: bh })
+        owner.cell().try_pin(key).then(|| Self { owner, _bh: bh })
     }
 
     /// What the value belongs to.

@@ -54,9 +54,7 @@ use crate::sys::{
 /// Lets the process of a call map a ring; nothing for kernel users.
 fn map(udata: Option<Udata>, ring: Option<&Arc<Ring>>) -> Result<Option<Mapping>> {
     match (udata, ring) {
-        (Some(udata), Some(ring)) => {
-            Ok(Some(Mapping::new(udata.context()?, ring.clone())?))
-        }
+        (Some(udata), Some(ring)) => Ok(Some(Mapping::new(udata.context()?, ring.clone())?)),
         _ => Ok(None),
     }
 }

@@ -186,10 +186,12 @@ impl Ring {
     #[inline]
     fn control(&self) -> Option<&Atomic<u32>> {
         let offset = (self.slots as usize).wrapping_mul(self.words as usize);
+        if !self.control {
+            return None;
+        }
         // SAFETY: With `control` the memory goes one word beyond the slots; aligned, and accessed
         // as in `header_word`.
-        self.control
-            .then(|| unsafe { Atomic::from_ptr(self.mem.add(offset).as_ptr().cast::<u32>()) })
+        Some(unsafe { Atomic::from_ptr(self.mem.add(offset).as_ptr().cast::<u32>()) })
     }
 
     /// Reads the control word; 0 when there is none.

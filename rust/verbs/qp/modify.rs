@@ -55,7 +55,11 @@ impl Cap {
                 depth(self.max_recv_wr)?
             },
             max_send_sge: self.max_send_sge.max(1),
-            max_recv_sge: if shared_rq { 0 } else { self.max_recv_sge.max(1) },
+            max_recv_sge: if shared_rq {
+                0
+            } else {
+                self.max_recv_sge.max(1)
+            },
             // The ring has the room anyway.
             max_inline: MAX_INLINE as u32,
         })

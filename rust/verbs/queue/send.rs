@@ -145,13 +145,7 @@ impl SendQueue {
     fn decode(&self, header: WqeHeader, words: &[u64; SQE_WORDS]) -> Result<SendWqe, BadWqe> {
         let &[id, _, to, ref rest @ ..] = words;
         let kernel = self.ring.owner() == Owner::Kernel;
-        let bad = |opcode, status| {
-            Err(BadWqe {
-                id,
-                opcode,
-                status,
-            })
-        };
+        let bad = |opcode, status| Err(BadWqe { id, opcode, status });
         let remote = header.rkey();
         let op = match header.opcode() {
             opcode::WRITE => match self.payload(header, words) {
@@ -165,9 +159,7 @@ impl SendQueue {
                 },
                 None => return bad(WcOpcode::Send, WcStatus::LocLen),
             },
-            op @ (opcode::READ | opcode::READ_LOCAL_INV)
-                if kernel || op == opcode::READ =>
-            {
+            op @ (opcode::READ | opcode::READ_LOCAL_INV) if kernel || op == opcode::READ => {
                 let local_inv = op == opcode::READ_LOCAL_INV;
                 match self.sink(header, words) {
                     Ok(sink) if local_inv && sink.as_slice().len() > 1 => {
