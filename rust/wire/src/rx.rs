@@ -10,6 +10,7 @@
 
 mod decision;
 mod receiver;
+mod untagged;
 
 pub use self::decision::{
     Decision,

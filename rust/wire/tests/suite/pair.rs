@@ -22,8 +22,12 @@ use crate::endpoint::{
     REGION, //
 };
 
-/// Turns without progress after which a test gives up.
-const PATIENCE: usize = 10_000;
+/// Turns after which a test gives up: octet by octet, all that two ends can have posted and its
+/// answers take fewer.
+const PATIENCE: usize = 4_000_000;
+
+/// Milliseconds after which a failing input is shown as it is, however long.
+const SHRINKING: u32 = 20_000;
 
 /// How the stream treats its octets.
 #[derive(Clone, Debug)]
@@ -167,7 +171,7 @@ impl Pair {
         let mut still = 0;
         while still < 3 {
             still = if self.step(weather) { 0 } else { still + 1 };
-            assert!(self.turn < PATIENCE * 1000, "the ends never come to rest");
+            assert!(self.turn < PATIENCE, "the ends never come to rest");
         }
     }
 }
@@ -222,7 +226,11 @@ fn without_words(event: &Event) -> Event {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 384, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 384,
+        max_shrink_time: SHRINKING,
+        ..ProptestConfig::default()
+    })]
 
     /// Everything posted arrives, once, in order, whatever the stream does: Sends with what was
     /// written before them (RDMAP-50b), Reads with what is there, nothing more than ORD allows.

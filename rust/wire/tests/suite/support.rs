@@ -15,6 +15,7 @@ use iwarp_wire::mpa::fpdu::{
     Framer,
     Next, //
 };
+use iwarp_wire::rdmap::ReadRequest;
 use iwarp_wire::reads::{
     Inbound,
     Irq,
@@ -25,9 +26,11 @@ use iwarp_wire::rx::{
     Config,
     Decision,
     Receiver,
+    SendSegment,
     HEAD_LEN, //
 };
 use iwarp_wire::{
+    tx,
     Mo,
     Msn,
     Stag,
@@ -224,4 +227,45 @@ pub(crate) fn tagged(op: u8, stag: u32, to: u64, last: bool, payload: &[u8]) -> 
         to: TaggedOffset::new(to),
     };
     [&header.encode(), payload].concat()
+}
+
+/// The error of a decision, and that nothing is taken behind it (DDP-63, MPA-96).
+pub(crate) fn failure(sink: &mut Sink, ulpdu: &[u8]) -> (u8, u8, u8) {
+    let reason = match sink.receive(ulpdu) {
+        Decision::Fail(reason) => reason,
+        other => panic!("{other:?} instead of an error"),
+    };
+    assert!(sink.receiver.is_closed());
+    let good = untagged(3, 0, 1, 0, true, b"good");
+    assert_eq!(sink.receive(&good), Decision::Dropped);
+    (reason.layer(), reason.etype(), reason.code())
+}
+
+/// The error that a ULPDU is as the first of a stream.
+pub(crate) fn first_fails(ulpdu: &[u8]) -> (u8, u8, u8) {
+    failure(&mut Sink::new(), ulpdu)
+}
+
+/// A Read Request for `size` octets.
+pub(crate) fn read_request(msn: u32, size: u32) -> Vec<u8> {
+    let request = ReadRequest {
+        sink: Stag::new(0x100),
+        sink_to: TaggedOffset::new(0x1000),
+        size,
+        source: Stag::new(0x200),
+        source_to: TaggedOffset::new(0x2000),
+    };
+    tx::read_request(Msn::new(msn), &request).to_vec()
+}
+
+/// What is to be done with a segment of a Send without flags.
+pub(crate) fn send(first: bool, mo: u32, len: u32, last: bool) -> Decision {
+    Decision::Send(SendSegment {
+        first,
+        mo,
+        len,
+        last,
+        solicited: false,
+        invalidate: None,
+    })
 }
