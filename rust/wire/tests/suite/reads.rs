@@ -123,6 +123,20 @@ fn read_response_not_asked_for() {
     assert_eq!(failure(&mut sink, &response), (0, 2, 6));
 }
 
+/// RDMAP-17: a Read that is done takes nothing more, even before the caller took note of it.
+#[test]
+fn read_response_behind_the_last() {
+    let mut sink = Sink::new();
+    let at = TaggedOffset::new(0);
+    sink.orq
+        .push_read(Stag::new(0), at, 0, 1)
+        .expect("there is room");
+    let nothing = tagged(2, 0, 0, true, &[]);
+    assert!(matches!(sink.receive(&nothing), Decision::ReadResponse(_)));
+    assert_eq!(failure(&mut sink, &nothing), (0, 2, 6));
+    assert_eq!(sink.orq.complete(), Some(1), "it was done before");
+}
+
 /// RDMAP-17: a forged Read Response is found, whatever it forges.
 #[test]
 fn forged_read_responses() {

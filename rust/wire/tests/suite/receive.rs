@@ -327,6 +327,23 @@ fn terminate_ends_the_stream() {
     }
 }
 
+/// MPA-11: what lies behind the ULPDU, a pad or another FPDU, is none of it.
+#[test]
+fn octets_behind_the_ulpdu() {
+    let mut octets = untagged(7, 2, 1, 0, true, &[0x11, 0, 0xe0, 0]);
+    let len = u16::try_from(octets.len()).expect("fits");
+    octets.resize(70, 0xc1);
+    let mut sink = Sink::new();
+    let decision = sink
+        .receiver
+        .receive(&octets, len, &mut sink.orq, &mut sink.irq);
+    let Decision::Terminated(terminate) = decision else {
+        panic!("it is a Terminate: {decision:?}")
+    };
+    assert_eq!(terminate.segment_len(), None);
+    assert_eq!(terminate.header(), None);
+}
+
 /// DDP-63, MPA-96: an error found by the caller stops the stream too.
 #[test]
 fn errors_found_elsewhere() {
