@@ -9,4 +9,6 @@
 pub(super) mod abi;
 pub(crate) mod recv;
 pub(crate) mod send;
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
 pub(crate) mod wqe;

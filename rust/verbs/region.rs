@@ -13,6 +13,8 @@
 mod local;
 mod pin;
 mod table;
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
 
 pub(crate) use self::{
     local::{

@@ -151,7 +151,7 @@ impl<D: CmOps> Allocated<D> {
 
     /// Registers the device as `name` for the driver's `inner`, with a port on `netdev`.
     ///
-    /// Process context; sleeps. `ENFILE` or `EEXIST` when the name is taken. On failure
+    /// Process context; sleeps. `EEXIST` when the name is taken. On failure
     /// [`removed`](Driver::removed) has been called.
     pub(crate) fn register(
         self,
@@ -192,7 +192,8 @@ impl<D: CmOps> Allocated<D> {
             if result.is_err() {
                 bindings::ib_dealloc_device(device);
             }
-            result
+            // The core's word for a name that is taken.
+            result.map_err(|error| if error == ENFILE { EEXIST } else { error })
         }
     }
 }

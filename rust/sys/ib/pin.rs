@@ -232,3 +232,129 @@ impl<H: HasPinCell> Drop for Pinned<H> {
         self.owner.cell().unpin();
     }
 }
+
+#[kunit_tests(rsiw_sys_ib_pin)]
+mod tests {
+    use super::*;
+    use crate::sys::work;
+    use kernel::{
+        impl_has_work,
+        new_work,
+        time::{
+            delay::fsleep,
+            Delta, //
+        },
+        workqueue::{
+            Work,
+            WorkItem, //
+        }, //
+    };
+
+    /// Two numbers that are always the same, for those who may see them.
+    #[pin_data]
+    struct Twins {
+        cell: PinCell<(u64, u64)>,
+        /// Somebody saw them differ, or the number of times they were seen.
+        differed: Atomic<bool>,
+        seen: Atomic<u32>,
+        stop: Atomic<bool>,
+        #[pin]
+        reader: Work<Twins>,
+    }
+
+    impl_has_work! {
+        impl HasWork<Self> for Twins { self.reader }
+    }
+
+    impl WorkItem for Twins {
+        type Pointer = Arc<Self>;
+
+        fn run(this: Arc<Self>) {
+            while !this.stop.load(Acquire) {
+                if let Some(pin) = Pinned::new(this.clone(), 1) {
+                    let (a, b) = *pin;
+                    if a != b {
+                        this.differed.store(true, Release);
+                    }
+                    this.seen.add(1u32, Relaxed);
+                }
+                // Lets others have the CPU.
+                fsleep(Delta::from_micros(1));
+            }
+        }
+    }
+
+    impl HasPinCell for Twins {
+        type Value = (u64, u64);
+
+        fn cell(&self) -> &PinCell<(u64, u64)> {
+            &self.cell
+        }
+    }
+
+    fn twins() -> Result<Arc<Twins>> {
+        Arc::pin_init(
+            pin_init!(Twins {
+                cell: PinCell::new((0, 0)),
+                differed: Atomic::new(false),
+                seen: Atomic::new(0),
+                stop: Atomic::new(false),
+                reader <- new_work!(),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    #[test]
+    fn pins_only_what_is_published_under_the_key() -> Result {
+        let twins = twins()?;
+        assert!(Pinned::new(twins.clone(), 0).is_none());
+        twins.cell.publish(0x5a, |value| {
+            *value = (3, 3);
+            Ok(())
+        })?;
+        assert!(Pinned::new(twins.clone(), 0).is_none());
+        assert!(Pinned::new(twins.clone(), 0x5b).is_none());
+        assert_eq!(*Pinned::new(twins.clone(), 0x5a).ok_or(ENOENT)?, (3, 3));
+        assert!(twins.cell.publish(1, |_| Ok(())) == Err(EBUSY));
+        assert!(twins.cell.revoke(Some(0x5b), |_| ()) == Err(ENOENT));
+        assert_eq!(twins.cell.revoke(Some(0x5a), |value| value.0)?, 3);
+        assert!(Pinned::new(twins.clone(), 0x5a).is_none());
+        assert!(twins.cell.revoke(None, |_| ()) == Err(ENOENT));
+        // What could not be filled is not published.
+        assert!(twins.cell.publish(7, |_| Err(EIO)) == Err(EIO));
+        assert!(Pinned::new(twins.clone(), 7).is_none());
+        twins.cell.publish(7, |_| Ok(()))?;
+        assert!(Pinned::new(twins, 7).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn nobody_sees_a_change_half_done() -> Result {
+        let twins = twins()?;
+        twins.cell.publish(1, |_| Ok(()))?;
+        assert!(work::process().enqueue::<_, 0>(twins.clone()));
+        let mut round = 0u64;
+        // Until the reader has had its chances; each of them with a change just before or after.
+        while twins.seen.load(Relaxed) < 2000 && round < 2_000_000 {
+            round = round.wrapping_add(1);
+            twins.cell.revoke(None, |value| {
+                value.0 = round;
+                core::hint::spin_loop();
+                value.1 = round;
+            })?;
+            twins.cell.publish(1, |value| {
+                if value.0 != round {
+                    return Err(EINVAL);
+                }
+                Ok(())
+            })?;
+            fsleep(Delta::from_micros(1));
+        }
+        twins.stop.store(true, Release);
+        work::process().flush();
+        assert!(!twins.differed.load(Acquire));
+        assert!(twins.seen.load(Acquire) >= 2000);
+        Ok(())
+    }
+}

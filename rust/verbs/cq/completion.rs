@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the end of a work request says, for kernel users and processes alike.
+
+use crate::{
+    sys::ib::wr::{
+        IbWcOpcode,
+        IbWcStatus, //
+    },
+    verbs::{
+        queue::abi::opcode,
+        Stag, //
+    },
+};
+
+/// What has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WcOpcode {
+    /// A Send, also one with invalidation.
+    Send,
+    /// An RDMA Write.
+    Write,
+    /// An RDMA Read, also one with invalidation.
+    Read,
+    /// A local invalidation.
+    LocalInv,
+    /// A fast registration.
+    RegMr,
+    /// A receive.
+    Recv,
+}
+
+impl WcOpcode {
+    /// As the ring has it (`enum siw_opcode`).
+    pub(super) const fn to_ring(self) -> u8 {
+        match self {
+            Self::Send => opcode::SEND,
+            Self::Write => opcode::WRITE,
+            Self::Read => opcode::READ,
+            Self::LocalInv => opcode::INVAL_STAG,
+            Self::RegMr => opcode::REG_MR,
+            Self::Recv => opcode::RECEIVE,
+        }
+    }
+
+    /// As kernel users get it, from what the ring has.
+    pub(super) const fn to_ib(ring: u8) -> IbWcOpcode {
+        match ring {
+            opcode::WRITE => IbWcOpcode::Write,
+            opcode::READ => IbWcOpcode::Read,
+            opcode::INVAL_STAG => IbWcOpcode::LocalInv,
+            opcode::REG_MR => IbWcOpcode::RegMr,
+            opcode::RECEIVE => IbWcOpcode::Recv,
+            _ => IbWcOpcode::Send,
+        }
+    }
+}
+
+/// How it ended; the values are those of `enum siw_wc_status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum WcStatus {
+    /// Well.
+    Success = 0,
+    /// A local buffer was too short, or a request too long.
+    LocLen = 1,
+    /// A local key did not give the memory.
+    LocProt = 2,
+    /// The queue pair can not do that.
+    LocQpOp = 3,
+    /// Never executed, or not known to be: the queue pair is in error.
+    WrFlush = 4,
+    /// The peer's answer made no sense.
+    BadResp = 5,
+    /// A local region did not give the right.
+    LocAccess = 6,
+    /// The peer refused the access.
+    RemAccess = 7,
+    /// The peer refused the request.
+    RemInvReq = 8,
+    /// Anything else.
+    General = 9,
+}
+
+impl WcStatus {
+    /// As kernel users get it, from what the ring has.
+    pub(super) const fn to_ib(ring: u16) -> IbWcStatus {
+        match ring {
+            0 => IbWcStatus::Success,
+            1 => IbWcStatus::LocLen,
+            2 => IbWcStatus::LocProt,
+            3 => IbWcStatus::LocQpOp,
+            4 => IbWcStatus::WrFlush,
+            5 => IbWcStatus::BadResp,
+            6 => IbWcStatus::LocAccess,
+            7 => IbWcStatus::RemAccess,
+            8 => IbWcStatus::RemInvReq,
+            _ => IbWcStatus::General,
+        }
+    }
+}
+
+/// The end of a work request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Completion {
+    /// The owner's name of the work request.
+    pub(crate) id: u64,
+    /// What it was.
+    pub(crate) opcode: WcOpcode,
+    /// How it ended.
+    pub(crate) status: WcStatus,
+    /// Octets received or read; for other work requests what they carried.
+    pub(crate) bytes: u32,
+    /// The STag which the message has invalidated here.
+    pub(crate) invalidated: Option<Stag>,
+    /// The peer asked for a solicited event.
+    pub(crate) solicited: bool,
+}

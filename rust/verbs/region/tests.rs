@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit suite of memory regions: who may access what, and for how long.
+
+use kernel::{
+    kvec,
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::{
+    Access,
+    AccessError,
+    Invalidator,
+    Kind,
+    RegMr,
+    Region,
+    RegionTable, //
+};
+use crate::{
+    sys::ib::memory::{
+        Backing,
+        Segments, //
+    },
+    verbs::{
+        ids,
+        PdId,
+        Stag, //
+    },
+};
+
+const PD: PdId = PdId::new(1);
+const OTHER_PD: PdId = PdId::new(2);
+const ALL: Access = Access::LOCAL_WRITE
+    .with(Access::REMOTE_READ)
+    .with(Access::REMOTE_WRITE);
+
+/// A table with one region for fast registration of two pieces.
+fn fast() -> Result<(Arc<RegionTable>, Arc<Region>)> {
+    let table = Arc::pin_init(RegionTable::new(), GFP_KERNEL)?;
+    let list = Region::segments(2, GFP_KERNEL)?;
+    let region = table.create(PD, Kind::FastReg(2), Some(list))?;
+    Ok((table, region))
+}
+
+/// Stages `buffers` and registers them.
+fn register(
+    table: &RegionTable,
+    region: &Region,
+    key: u8,
+    iova: u64,
+    access: Access,
+    buffers: &[KVec<u8>],
+) -> Result<core::result::Result<Stag, AccessError>> {
+    region.stage(|list| list.fill_for_test(buffers))??;
+    let stag = region.stag(key);
+    let length = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+    let reg = RegMr {
+        stag,
+        iova,
+        length,
+        access,
+    };
+    Ok(table.register(PD, &reg).map(|()| stag))
+}
+
+/// Registers what must be possible.
+fn registered(
+    table: &RegionTable,
+    region: &Region,
+    key: u8,
+    iova: u64,
+    access: Access,
+    buffers: &[KVec<u8>],
+) -> Result<Stag> {
+    register(table, region, key, iova, access, buffers)?.map_err(|_| EINVAL)
+}
+
+#[kunit_tests(rsiw_verbs_region)]
+mod suite {
+    use super::*;
+
+    #[test]
+    fn checks_come_in_order_and_count_octets() -> Result {
+        let (table, region) = fast()?;
+        let buffers = kvec![kvec![0u8; 100]?, kvec![0u8; 60]?]?;
+        let base = 0x7fff_0000_0123;
+        let stag = registered(&table, &region, 9, base, Access::REMOTE_READ, &buffers)?;
+        let pin = table.pin(stag).map_err(|_| EINVAL)?;
+        let check = |pd, addr, len, need| pin.check(pd, addr, len, need);
+        let read = Access::REMOTE_READ;
+        assert_eq!(check(PD, base, 160, read), Ok(()));
+        assert_eq!(check(PD, base + 159, 1, read), Ok(()));
+        assert_eq!(check(PD, base, 161, read), Err(AccessError::Bounds));
+        assert_eq!(check(PD, base + 160, 1, read), Err(AccessError::Bounds));
+        assert_eq!(check(PD, base - 1, 1, read), Err(AccessError::Bounds));
+        assert_eq!(check(PD, base - 1, 2, read), Err(AccessError::Bounds));
+        assert_eq!(check(PD, 0, u32::MAX, read), Err(AccessError::Bounds));
+        assert_eq!(check(PD, u64::MAX - 3, 8, read), Err(AccessError::Wrap));
+        assert_eq!(check(PD, u64::MAX, 1, read), Err(AccessError::Bounds));
+        assert_eq!(
+            check(PD, base, 1, Access::REMOTE_WRITE),
+            Err(AccessError::Rights)
+        );
+        assert_eq!(
+            check(PD, base, 1, read.with(Access::LOCAL_WRITE)),
+            Err(AccessError::Rights)
+        );
+        assert_eq!(
+            check(OTHER_PD, u64::MAX, 8, Access::REMOTE_WRITE),
+            Err(AccessError::NotAssociated)
+        );
+        assert_eq!(
+            check(PD, u64::MAX, 8, Access::REMOTE_WRITE),
+            Err(AccessError::Rights)
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn a_range_may_end_with_the_address_space() -> Result {
+        let (table, region) = fast()?;
+        let buffers = kvec![kvec![0u8; 16]?]?;
+        // The last octet of all is left out: a length of 16 from there would wrap.
+        let stag = registered(&table, &region, 0, u64::MAX - 16, ALL, &buffers)?;
+        let pin = table.pin(stag).map_err(|_| EINVAL)?;
+        assert_eq!(pin.check(PD, u64::MAX - 16, 16, ALL), Ok(()));
+        assert_eq!(
+            pin.check(PD, u64::MAX - 16, 17, ALL),
+            Err(AccessError::Bounds)
+        );
+        assert_eq!(pin.check(PD, u64::MAX - 1, 3, ALL), Err(AccessError::Wrap));
+        Ok(())
+    }
+
+    #[test]
+    fn copies_go_where_the_address_says() -> Result {
+        let (table, region) = fast()?;
+        let buffers = kvec![kvec![0u8; 5]?, kvec![0u8; 5]?]?;
+        let stag = registered(&table, &region, 1, 1000, ALL, &buffers)?;
+        {
+            let pin = table.pin(stag).map_err(|_| EINVAL)?;
+            assert_eq!(pin.write_at(1003, &[1, 2, 3, 4]), Ok(()));
+            let mut out = [9u8; 4];
+            assert_eq!(pin.read_at(1002, &mut out), Ok(()));
+            assert_eq!(out, [0, 1, 2, 3]);
+            assert_eq!(pin.write_at(1008, &[7; 3]), Err(AccessError::Bounds));
+            assert_eq!(pin.read_at(999, &mut out), Err(AccessError::Bounds));
+        }
+        let [first, second] = &*buffers else {
+            return Err(EINVAL);
+        };
+        assert_eq!(&**first, &[0, 0, 0, 1, 2]);
+        assert_eq!(&**second, &[3, 4, 0, 0, 0]);
+        Ok(())
+    }
+
+    #[test]
+    fn only_the_right_key_of_a_valid_region_pins() -> Result {
+        let (table, region) = fast()?;
+        let buffers = kvec![kvec![0u8; 8]?]?;
+        let pins = |stag| table.pin(stag).map(|_| ());
+        assert_eq!(pins(region.stag(0)), Err(AccessError::InvalidStag));
+        let stag = registered(&table, &region, 3, 0, ALL, &buffers)?;
+        assert_eq!(pins(stag), Ok(()));
+        for key in [0, 2, 4, 255] {
+            assert_eq!(pins(region.stag(key)), Err(AccessError::InvalidStag));
+        }
+        // The local DMA key and its kin name nothing (DDP-96).
+        for key in 0..=255 {
+            assert_eq!(pins(ids::stag(0, key)), Err(AccessError::InvalidStag));
+        }
+        assert_eq!(table.invalidate(stag, Invalidator::Local(PD)), Ok(()));
+        assert_eq!(pins(stag), Err(AccessError::InvalidStag));
+        // The next key of the same region is another one.
+        let next = registered(&table, &region, 4, 0, ALL, &buffers)?;
+        assert_eq!(pins(stag), Err(AccessError::InvalidStag));
+        assert_eq!(pins(next), Ok(()));
+        assert!(table.remove(&region).is_some());
+        assert_eq!(pins(next), Err(AccessError::InvalidStag));
+        Ok(())
+    }
+
+    #[test]
+    fn who_may_invalidate_what() -> Result {
+        let (table, region) = fast()?;
+        let buffers = kvec![kvec![0u8; 8]?]?;
+        let stag = registered(&table, &region, 3, 0, ALL, &buffers)?;
+        assert_eq!(
+            table.invalidate(stag, Invalidator::Remote(OTHER_PD)),
+            Err(AccessError::NotAssociated)
+        );
+        assert_eq!(
+            table.invalidate(region.stag(4), Invalidator::Remote(PD)),
+            Err(AccessError::InvalidStag)
+        );
+        assert_eq!(table.invalidate(stag, Invalidator::Remote(PD)), Ok(()));
+        assert_eq!(
+            table.invalidate(stag, Invalidator::Remote(PD)),
+            Err(AccessError::InvalidStag)
+        );
+        // Memory of a process is shared by all streams of its domain (DDP-89, RDMAP-36).
+        let shared = table.create(PD, Kind::User, None)?;
+        let mut list = Segments::with_capacity(1, GFP_KERNEL)?;
+        list.fill_for_test(&buffers)?;
+        shared.publish(5, 0, 8, ALL, Backing::Segments(list))?;
+        for by in [Invalidator::Remote(PD), Invalidator::Local(PD)] {
+            assert_eq!(
+                table.invalidate(shared.stag(5), by),
+                Err(AccessError::Rights)
+            );
+        }
+        assert!(table.pin(shared.stag(5)).is_ok());
+        assert!(table.remove(&shared).is_some());
+        assert!(table.pin(shared.stag(5)).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn registration_takes_what_is_staged_and_no_more() -> Result {
+        let (table, region) = fast()?;
+        let first = kvec![kvec![1u8; 8]?]?;
+        let second = kvec![kvec![2u8; 4]?, kvec![3u8; 4]?]?;
+        let reg = |key, iova, length| RegMr {
+            stag: region.stag(key),
+            iova,
+            length,
+            access: ALL,
+        };
+        let invalid = Err(AccessError::InvalidStag);
+        // Nothing is staged.
+        assert_eq!(table.register(PD, &reg(1, 0, 8)), invalid);
+        region.stage(|list| list.fill_for_test(&first))??;
+        // More than is staged, or beyond the last address.
+        assert_eq!(table.register(PD, &reg(1, 0, 9)), invalid);
+        assert_eq!(table.register(PD, &reg(1, u64::MAX - 6, 8)), invalid);
+        assert_eq!(
+            table.register(OTHER_PD, &reg(1, 0, 8)),
+            Err(AccessError::NotAssociated)
+        );
+        assert_eq!(table.register(PD, &reg(1, 0, 8)), Ok(()));
+        // While it is valid the next memory may be staged, but not registered.
+        region.stage(|list| list.fill_for_test(&second))??;
+        assert_eq!(table.register(PD, &reg(2, 0, 8)), invalid);
+        let mut out = [0u8; 8];
+        let stag = region.stag(1);
+        assert!(table
+            .pin(stag)
+            .is_ok_and(|pin| pin.read_at(0, &mut out).is_ok()));
+        assert_eq!(out, [1; 8]);
+        assert_eq!(table.invalidate(stag, Invalidator::Local(PD)), Ok(()));
+        assert_eq!(table.register(PD, &reg(2, 0, 8)), Ok(()));
+        let stag = region.stag(2);
+        assert!(table
+            .pin(stag)
+            .is_ok_and(|pin| pin.read_at(0, &mut out).is_ok()));
+        assert_eq!(out, [2, 2, 2, 2, 3, 3, 3, 3]);
+        Ok(())
+    }
+
+    #[test]
+    fn stags_are_sparse_and_follow_no_rule() -> Result {
+        const N: usize = 1000;
+        let table = Arc::pin_init(RegionTable::new(), GFP_KERNEL)?;
+        let mut indices = KVec::with_capacity(N, GFP_KERNEL)?;
+        for _ in 0..N {
+            let region = table.create(PD, Kind::User, None)?;
+            indices.push(region.stag(0).index(), GFP_KERNEL)?;
+        }
+        let mut sixteenths = [0u32; 16];
+        let mut near = 0;
+        let mut same_step = 0;
+        let mut before: Option<(u32, u32)> = None;
+        for index in &indices {
+            assert!(*index != 0);
+            let part = sixteenths.get_mut((*index >> 20) as usize).ok_or(EINVAL)?;
+            *part += 1;
+            if let Some((last, step)) = before {
+                let now = index.wrapping_sub(last);
+                near += u32::from(last.abs_diff(*index) < 1024);
+                same_step += u32::from(now == step);
+                before = Some((*index, now));
+            } else {
+                before = Some((*index, 0));
+            }
+        }
+        // 62 are expected in each part; one in 8000 steps is below 1024.
+        assert!(sixteenths.iter().all(|n| (20..130).contains(n)));
+        assert!(near < 10);
+        assert!(same_step == 0);
+        indices.as_mut_slice().sort_unstable();
+        assert!(indices.windows(2).all(|pair| pair.first() != pair.last()));
+        Ok(())
+    }
+}
