@@ -239,15 +239,20 @@ impl Session<'_> {
             && self.proto.tx.is_flushed()
         {
             self.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
+        }
+        if self.proto.phase == Phase::Ended && self.proto.ending.terminate.is_some() {
             self.transmit(locked, 1);
         }
         let tx = &self.proto.tx;
         let said_all = match self.proto.phase {
+            // A responder to whom nothing was sent may not send anything either.
+            Phase::Closing if !tx.enabled => true,
             Phase::Closing => {
                 tx.is_flushed()
                     && tx.job.is_none()
-                    && tx.queued.is_drained()
                     && self.proto.sent.is_empty()
+                    // A responder that has heard nothing may not say anything either.
+                    && (tx.queued.is_drained() || !tx.enabled)
             }
             Phase::Ended => {
                 tx.is_flushed() && tx.job.is_none() && self.proto.ending.terminate.is_none()

@@ -204,7 +204,10 @@ impl Session<'_> {
                     at = at.saturating_add(len);
                     self.job_done(start.wrapping_add(u64::from(at)));
                 }
-                Encoded::Failed => break,
+                // The job is gone: what comes now is the Terminate, if there is one.
+                Encoded::Failed if self.proto.tx.job.is_none() => {}
+                // What comes next may be a Terminate.
+                Encoded::Failed => self.proto.tx.job = None,
             }
         }
         if at == 0 {
