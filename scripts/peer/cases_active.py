@@ -197,7 +197,7 @@ def reply_wants_more_reads_than_we_take(victim):
     listener = Listener()
     listener.connect(victim, ird=1)
     stream = listener.accept()
-    stream.send_raw(reply_for(stream.recv_startup(), ord_=16383))
+    stream.send_raw(reply_for(stream.recv_startup(), ord_=16382))
     try:
         segment = segment_of(stream)
         assert segment.is_terminate() and segment.error() == "2/0/06", f"{segment.raw.hex()}"

@@ -283,9 +283,10 @@ static int read_and_invalidate(struct side *to, struct side *from, u32 len, bool
 	return err;
 }
 
-static int one_operation(struct side s[2])
+/* The connecting end begins: the accepting one may not send before something came (RFC 5044 7.1.2). */
+static int one_operation(struct side s[2], bool first)
 {
-	struct side *mine = &s[kv_below(2)], *other = mine == s ? s + 1 : s;
+	struct side *mine = &s[first ? 0 : kv_below(2)], *other = mine == s ? s + 1 : s;
 	u32 len = random_length(), kind = kv_below(3);
 	static const char *const name[] = { "write", "read with invalidate", "read, local invalidate" };
 	int err;
@@ -368,7 +369,7 @@ static int one_connection(int number)
 	err = side_open(&s[0], &p->a);
 	err = err ?: side_open(&s[1], &p->b);
 	for (i = 0; !err && i < rounds; i++)
-		err = one_operation(s);
+		err = one_operation(s, i == 0);
 	err = err ?: stale_keys(s, number);
 	/* Requests are flushed before the memory they name goes away. */
 	ib_drain_qp(p->a.id->qp);
