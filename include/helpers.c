@@ -3,9 +3,7 @@
 #include <linux/bottom_half.h>
 #include <linux/irqflags.h>
 #include <linux/mm.h>
-#include <linux/nsproxy.h>
 #include <linux/preempt.h>
-#include <linux/sched.h>
 #include <linux/smp.h>
 #include <linux/spinlock.h>
 #include <linux/xarray.h>
@@ -142,11 +140,6 @@ void rsiw_net_hold(struct net *net)
 void rsiw_net_put(struct net *net)
 {
 	put_net(net);
-}
-
-struct net *rsiw_current_net(void)
-{
-	return current->nsproxy->net_ns;
 }
 
 #if IS_BUILTIN(CONFIG_KUNIT)

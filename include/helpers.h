@@ -42,7 +42,6 @@ void rsiw_put_page(struct page *page);
 struct net *rsiw_net_get(struct net *net);
 void rsiw_net_hold(struct net *net);
 void rsiw_net_put(struct net *net);
-struct net *rsiw_current_net(void);
 
 #if IS_BUILTIN(CONFIG_KUNIT)
 void rsiw_test_get_page(struct page *page);

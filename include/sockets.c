@@ -212,11 +212,6 @@ u32 rsiw_tcp_unsent_tail(const struct sock *sk)
 	return skb && tcp_skb_can_collapse_to(skb) ? skb->len : 0;
 }
 
-int rsiw_tcp_sndbuf_free(const struct sock *sk)
-{
-	return sk_stream_wspace(sk);
-}
-
 bool rsiw_tcp_writable(const struct sock *sk)
 {
 	return sk_stream_is_writeable(sk);
@@ -227,13 +222,13 @@ bool rsiw_tcp_queues_empty(const struct sock *sk)
 	return tcp_rtx_and_write_queues_empty(sk);
 }
 
-/* Whether TCP is to call write_space when there is room. */
-void rsiw_tcp_set_nospace(struct sock *sk, bool on)
+/* TCP need not call write_space any more. */
+void rsiw_tcp_clear_nospace(struct sock *sk)
 {
 	struct socket *sock = sk->sk_socket;
 
 	if (sock)
-		assign_bit(SOCK_NOSPACE, &sock->flags, on);
+		clear_bit(SOCK_NOSPACE, &sock->flags);
 }
 
 /* Sends from the pages of one block, without a copy where the device can. */

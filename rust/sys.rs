@@ -13,7 +13,6 @@ pub(crate) mod errno;
 pub(crate) mod ib;
 pub(crate) mod iwcm;
 pub(crate) mod lock;
-pub(crate) mod log;
 pub(crate) mod module;
 pub(crate) mod net;
 pub(crate) mod pages;
@@ -26,8 +25,3 @@ pub(crate) mod table;
 pub(crate) mod testing;
 pub(crate) mod trace;
 pub(crate) mod work;
-
-pub(crate) use lock::{
-    new_spinlock_bh,
-    new_spinlock_irq, //
-};

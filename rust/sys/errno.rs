@@ -30,28 +30,18 @@ errno! {
     EOPNOTSUPP;
     /// Address family not supported.
     EAFNOSUPPORT;
-    /// Address already in use.
-    EADDRINUSE;
-    /// Address is not one of this host.
-    EADDRNOTAVAIL;
     /// Network is unreachable.
     ENETUNREACH;
     /// Connection aborted by this side's software.
     ECONNABORTED;
     /// Connection reset by the peer.
     ECONNRESET;
-    /// No room for buffers.
-    ENOBUFS;
-    /// Already connected.
-    EISCONN;
     /// Not connected.
     ENOTCONN;
     /// Connection refused by the peer.
     ECONNREFUSED;
     /// No route to the peer.
     EHOSTUNREACH;
-    /// The operation is under way already.
-    EALREADY;
     /// The operation has been started.
     EINPROGRESS;
 }

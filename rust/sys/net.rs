@@ -156,15 +156,10 @@ impl NetNs {
     }
 
     /// The first namespace.
+    #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn init() -> Option<Self> {
         // SAFETY: `init_net` always exists.
         unsafe { Self::from_raw((&raw mut bindings::init_net).cast()) }
-    }
-
-    /// The namespace of the calling process. Process context.
-    pub(crate) fn current() -> Option<Self> {
-        // SAFETY: A task in process context has a namespace, and keeps it during the call.
-        unsafe { Self::from_raw(bindings::rsiw_current_net()) }
     }
 
     /// The C object.

@@ -12,9 +12,3 @@ pub(crate) fn u32() -> u32 {
     // SAFETY: Callable from any context.
     unsafe { bindings::get_random_u32() }
 }
-
-/// Fills `buf` with random octets.
-pub(crate) fn fill(buf: &mut [u8]) {
-    // SAFETY: The pointer and the length are those of a writable slice.
-    unsafe { bindings::get_random_bytes(buf.as_mut_ptr().cast(), buf.len()) }
-}

@@ -52,29 +52,13 @@ pub(crate) use self::{
         Handler,
         Incoming, //
     },
-    held::{
-        LockedBh,
-        LockedProc,
-        OwnedByUser,
-        SockRef, //
-    },
+    held::SockRef,
     listen::ListenSocket,
     locked::{
         Locked,
         TcpState, //
     }, //
 };
-
-/// Halves of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shutdown {
-    /// We receive nothing more.
-    Receive,
-    /// We send nothing more: FIN.
-    Send,
-    /// Neither.
-    Both,
-}
 
 /// A TCP connection, or what is to become one. Process context; all may sleep.
 ///
@@ -147,17 +131,6 @@ impl Socket {
             return Err(Error::from_errno(len));
         }
         from_storage(&storage)
-    }
-
-    /// Closes halves of the connection.
-    pub(crate) fn shutdown(&self, how: Shutdown) -> Result {
-        let how = match how {
-            Shutdown::Receive => bindings::sock_shutdown_cmd_SHUT_RD,
-            Shutdown::Send => bindings::sock_shutdown_cmd_SHUT_WR,
-            Shutdown::Both => bindings::sock_shutdown_cmd_SHUT_RDWR,
-        };
-        // SAFETY: The socket is ours.
-        to_result(unsafe { bindings::kernel_sock_shutdown(self.base.as_ptr(), how) })
     }
 
     /// Has the release of the socket reset the connection, and throw away what is not sent.
@@ -265,7 +238,7 @@ mod tests {
         assert_eq!(b.send_nonblocking(b"answer")?, 6);
         assert!(eventually(|| a.recv_nonblocking(&mut buf) == Ok(6)));
         assert_eq!(buf.get(..6), Some(&b"answer"[..]));
-        a.shutdown(Shutdown::Send)?;
+        a.sock().lock().send_fin();
         assert!(eventually(|| b.recv_nonblocking(&mut buf) == Ok(0)));
         assert!(b.tcp_state() == TcpState::CloseWait);
         Ok(())
@@ -309,15 +282,6 @@ mod tests {
         assert!(b.take_error() == Some(crate::sys::errno::ECONNRESET));
         drop(b);
         assert!(Arc::into_unique_or_drop(second).is_some());
-        Ok(())
-    }
-
-    #[test]
-    fn abort_resets() -> Result {
-        let (a, b) = connected()?;
-        a.sock().abort();
-        assert!(eventually(|| b.tcp_state() == TcpState::Close));
-        assert!(b.take_error() == Some(crate::sys::errno::ECONNRESET));
         Ok(())
     }
 }

@@ -189,35 +189,6 @@ impl<T: Send + Sync> Table<T> {
         Some(item)
     }
 
-    /// Shows every entry to `f`, in order of numbers; those that come or go meanwhile may be left
-    /// out. `f` must not sleep. Any context.
-    pub(crate) fn for_each(&self, mut f: impl FnMut(u32, &T)) {
-        let guard = rcu::read_lock();
-        let mut from = self.range.start;
-        while let Some(id) = self.find(from) {
-            if let Some(item) = self.get(id, &guard) {
-                f(id, item);
-            }
-            let Some(next) = id.checked_add(1) else {
-                return;
-            };
-            from = next;
-        }
-    }
-
-    /// The first entry whose number is not below `id`: for loops that sleep. Any context.
-    pub(crate) fn next_from(&self, id: u32) -> Option<(u32, Arc<T>)> {
-        let mut from = id;
-        loop {
-            let found = self.find(from)?;
-            if let Some(item) = self.get_arc(found) {
-                return Some((found, item));
-            }
-            // It went in between.
-            from = found.checked_add(1)?;
-        }
-    }
-
     /// The first number, not below `from`, of an entry.
     fn find(&self, from: u32) -> Option<u32> {
         let mut index = from as usize;
@@ -356,24 +327,10 @@ mod tests {
         }
         assert_eq!(seen, [0, 0, 1, 1, 1]);
         assert!(table.insert_with(|id| item(id, &gone)).is_err());
-        let mut order = [0u32; 3];
-        let mut at = 0usize;
-        table.for_each(|id, item| {
-            if let Some(slot) = order.get_mut(at) {
-                *slot = item.id;
-            }
-            at = if id == item.id {
-                at.wrapping_add(1)
-            } else {
-                99
-            };
-        });
-        assert_eq!(order, [2, 3, 4]);
-        assert_eq!(at, 3);
         // What fails to be made leaves the number free.
         drop(table.remove(3));
         assert!(table.insert_with(|_| Err(EIO)).is_err());
-        assert_eq!(table.next_from(3).ok_or(ENOENT)?.0, 4);
+        assert_eq!(table.find(3), Some(4));
         assert_eq!(table.insert_with(|id| item(id, &gone))?.id, 3);
         drop(table);
         grace_period();

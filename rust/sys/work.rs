@@ -172,21 +172,6 @@ where
     waiting
 }
 
-/// Takes a waiting item off, or waits for one that runs; whether it was still waiting. Process
-/// context, sleeps; not from the item itself, and not under a lock that it takes.
-pub(crate) fn cancel_delayed_sync<T, const ID: u64>(item: &Arc<T>) -> bool
-where
-    T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
-{
-    // SAFETY: `delayed_work` is that of a live object.
-    let waiting = unsafe { bindings::cancel_delayed_work_sync(delayed_work::<T, ID>(item)) };
-    if waiting {
-        // SAFETY: The item had been given a reference when it was queued, and will not run.
-        drop(unsafe { Arc::from_raw(Arc::as_ptr(item)) });
-    }
-    waiting
-}
-
 /// The `delayed_work` of an object; valid as long as the object.
 fn delayed_work<T, const ID: u64>(item: &Arc<T>) -> *mut bindings::delayed_work
 where
@@ -349,7 +334,6 @@ mod tests {
         assert!(!process().enqueue_delayed::<_, 1>(item.clone(), hour));
         assert!(cancel_delayed::<_, 1>(&item));
         assert!(!cancel_delayed::<_, 1>(&item));
-        assert!(!cancel_delayed_sync::<_, 1>(&item));
         assert_eq!(item.runs.load(Acquire), 0);
         assert!(is_last(item, &gone));
         Ok(())
@@ -367,7 +351,7 @@ mod tests {
         assert_eq!(item.runs.load(Acquire), 1);
         // It ran, so it can be armed again, and given up again.
         assert!(!process().mod_delayed::<_, 1>(item.clone(), hour));
-        assert!(cancel_delayed_sync::<_, 1>(&item));
+        assert!(cancel_delayed::<_, 1>(&item));
         assert!(is_last(item, &gone));
         Ok(())
     }

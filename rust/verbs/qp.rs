@@ -57,6 +57,7 @@ use crate::{
             new_spinlock_irq,
             SpinLockIrq, //
         },
+        trace,
         work, //
     },
     verbs::{
@@ -350,6 +351,9 @@ impl Qp {
 
     /// Changes the state.
     fn set_state(&self, inner: &mut QpInner, state: QpState) {
+        // In `enum ib_qp_state` INIT is 1, and the others follow as here.
+        let traced = |state: QpState| (state as u32).wrapping_add(1);
+        trace::qp_state(self.qpn.get(), traced(inner.state), traced(state));
         inner.state = state;
         self.state.store(state as u32, Release);
     }

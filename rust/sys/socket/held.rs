@@ -18,8 +18,6 @@ use super::{
     bindings,
     Locked, //
 };
-use crate::sys::errno::ECONNABORTED;
-
 /// A process owns the socket. It works off what comes meanwhile, but not what others leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedByUser;
@@ -86,13 +84,6 @@ impl SockRef {
             locked: unsafe { Locked::new(self.0) },
             sock: self,
         })
-    }
-
-    /// Resets the connection. Process context; sleeps. TCP offers no way to do that in softirq
-    /// context, or under the lock.
-    pub(crate) fn abort(&self) {
-        // SAFETY: By the type invariant; process context.
-        unsafe { bindings::tcp_abort(self.as_ptr(), -ECONNABORTED.to_errno()) };
     }
 }
 
@@ -201,7 +192,6 @@ mod tests {
         assert!(locked.send_copy(b"x") == Err(EPIPE));
         assert!(locked.send_pages(&run, 0, 9) == Err(EPIPE));
         assert_eq!(locked.receive_walk(|view| view.len()), 0);
-        locked.set_nospace();
         locked.clear_nospace();
         locked.send_fin();
         drop(locked);

@@ -136,14 +136,6 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_unsent_tail(self.as_ptr()) }
     }
 
-    /// The octets that may be sent until the send buffer is full.
-    #[inline]
-    pub(crate) fn sndbuf_free(&self) -> u32 {
-        // SAFETY: By the type invariant.
-        let free = unsafe { bindings::rsiw_tcp_sndbuf_free(self.as_ptr()) };
-        u32::try_from(free).unwrap_or(0)
-    }
-
     /// Whether a third of the send buffer is free, so that it is worth going on to send.
     #[inline]
     pub(crate) fn stream_writable(&self) -> bool {
@@ -159,19 +151,13 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_queues_empty(self.as_ptr()) }
     }
 
-    /// Has TCP call [`Handler::write_space`](super::Handler::write_space) when there is room.
-    /// Sending sets this by itself when there is none.
-    #[inline]
-    pub(crate) fn set_nospace(&mut self) {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::rsiw_tcp_set_nospace(self.as_ptr(), true) }
-    }
-
-    /// Room was found: TCP need not call any more.
+    /// Room was found: TCP need not call
+    /// [`Handler::write_space`](super::Handler::write_space) any more, which it does after sending
+    /// found none.
     #[inline]
     pub(crate) fn clear_nospace(&mut self) {
         // SAFETY: By the type invariant.
-        unsafe { bindings::rsiw_tcp_set_nospace(self.as_ptr(), false) }
+        unsafe { bindings::rsiw_tcp_clear_nospace(self.as_ptr()) }
     }
 
     /// Sends `len` octets of `run` from `off`, where they lie; how many TCP took. The buffer must
