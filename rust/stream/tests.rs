@@ -88,14 +88,8 @@ mod suite {
         for message in [1 << 20, 65536, 16384] {
             let layout = Layout::new(1448, 65160, 0, 65536);
             let (used, aligned) = lay_out(&layout, 0, 1448, message);
-            assert!(
-                used > 60000,
-                "a run of {message} octet messages is short: {used}"
-            );
-            assert!(
-                aligned >= 95,
-                "{message} octet messages: only {aligned} % aligned"
-            );
+            assert!(used > 60000);
+            assert!(aligned >= 95);
         }
     }
 
@@ -116,7 +110,7 @@ mod suite {
                     let layout = Layout::new(mss, goal, tail, 65536);
                     for want in [8, 60, 1000, 65536, u32::MAX] {
                         let room = layout.room(0, want).unwrap_or(0);
-                        assert!(room >= want.min(136), "{layout:?} {want}: {room}");
+                        assert!(room >= want.min(136));
                         assert!(room <= 65536);
                     }
                 }
