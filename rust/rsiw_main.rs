@@ -8,8 +8,8 @@
 
 use kernel::prelude::*;
 
-mod params;
 mod cm;
+mod params;
 mod stream;
 mod sys;
 mod verbs;

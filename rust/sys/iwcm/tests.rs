@@ -190,10 +190,9 @@ unsafe extern "C" fn deliver(
         (State::Established, bindings::iw_cm_event_type_IW_CM_EVENT_DISCONNECT) => {
             Some(State::Closing)
         }
-        (
-            State::Established | State::Closing,
-            bindings::iw_cm_event_type_IW_CM_EVENT_CLOSE,
-        ) => Some(State::Idle),
+        (State::Established | State::Closing, bindings::iw_cm_event_type_IW_CM_EVENT_CLOSE) => {
+            Some(State::Idle)
+        }
         (State::Listen, bindings::iw_cm_event_type_IW_CM_EVENT_CONNECT_REQUEST)
             if event.status == 0 =>
         {
