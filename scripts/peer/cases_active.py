@@ -52,7 +52,18 @@ def connected(victim, **more):
     stream.tx_markers = bool(request.m)
     stream.rx_markers = bool(more.get("m", 0))
     victim.expect_event("ESTABLISHED")
+    expect_rtr(stream, request)
     return stream, made, request
+
+
+def expect_rtr(stream, request):
+    """The frame that lets the responder send comes first, in the kind `reply_for` chose."""
+    if request.rev == 2 and request.s and request.word["a"]:
+        segment = segment_of(stream)
+        if request.word["c"]:
+            assert (segment.op, segment.data) == (rdmap.WRITE, b""), f"RTR {segment.raw.hex()}"
+        else:
+            assert (segment.op, segment.read()[2]) == (rdmap.READ_REQUEST, 0), f"RTR {segment.raw.hex()}"
 
 
 def segment_of(stream, seconds=5.0):
