@@ -73,7 +73,7 @@ impl Layout {
         let room = if want <= left || left >= MIN_FILL {
             left
         } else {
-            left.saturating_add((self.segment >> 1) & !3)
+            left.saturating_add(((self.segment >> 1) & !3).max(MIN_FILL))
         };
         // The straddling FPDU is not worth opening a new buffer in TCP.
         (room.min(want) <= left_in_run).then_some(room.min(left_in_run))
