@@ -245,8 +245,6 @@ impl Session<'_> {
         }
         let tx = &self.proto.tx;
         let said_all = match self.proto.phase {
-            // A responder to whom nothing was sent may not send anything either.
-            Phase::Closing if !tx.enabled => true,
             Phase::Closing => {
                 tx.is_flushed()
                     && tx.job.is_none()

@@ -204,8 +204,6 @@ impl Session<'_> {
                     at = at.saturating_add(len);
                     self.job_done(start.wrapping_add(u64::from(at)));
                 }
-                // The job is gone: what comes now is the Terminate, if there is one.
-                Encoded::Failed if self.proto.tx.job.is_none() => {}
                 // What comes next may be a Terminate.
                 Encoded::Failed => self.proto.tx.job = None,
             }
