@@ -4,7 +4,8 @@
 //!
 //! A queued item owns an [`Arc`] of its object but no reference to the module, so the module has
 //! queues of its own and empties them before its code goes. [`process`] sleeps if it must, [`bh`]
-//! runs in softirq context on the CPU that queued.
+//! runs in softirq context on the CPU that queued. A `Work` belongs to one of the two: lockdep
+//! takes one that runs in both contexts for a deadlock.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
@@ -246,6 +247,8 @@ mod tests {
         soon: Work<Self, 0>,
         #[pin]
         later: DelayedWork<Self, 1>,
+        #[pin]
+        soft: Work<Self, 2>,
     }
 
     #[pinned_drop]
@@ -257,6 +260,7 @@ mod tests {
 
     impl_has_work! {
         impl HasWork<Self, 0> for Item { self.soon }
+        impl HasWork<Self, 2> for Item { self.soft }
     }
     impl_has_delayed_work! {
         impl HasDelayedWork<Self, 1> for Item { self.later }
@@ -278,6 +282,14 @@ mod tests {
         }
     }
 
+    impl WorkItem<2> for Item {
+        type Pointer = Arc<Self>;
+        fn run(this: Arc<Self>) {
+            this.runs.add(1, kernel::sync::atomic::Relaxed);
+            this.ran.complete_all();
+        }
+    }
+
     fn item() -> Result<(Arc<Item>, Arc<Atomic<u32>>)> {
         let gone = Arc::new(Atomic::new(0u32), GFP_KERNEL)?;
         let items = gone.clone();
@@ -288,6 +300,7 @@ mod tests {
                 ran <- Completion::new(),
                 soon <- new_work!("rsiw_test::soon"),
                 later <- new_delayed_work!("rsiw_test::later"),
+                soft <- new_work!("rsiw_test::soft"),
             }),
             GFP_KERNEL,
         )?;
@@ -315,9 +328,9 @@ mod tests {
         let (item, gone) = item()?;
         {
             let _bh = BhGuard::new();
-            assert!(bh().enqueue::<_, 0>(item.clone()));
+            assert!(bh().enqueue::<_, 2>(item.clone()));
             // It can not have run, so it is still queued.
-            assert!(!bh().enqueue::<_, 0>(item.clone()));
+            assert!(!bh().enqueue::<_, 2>(item.clone()));
         }
         item.ran.wait_for_completion();
         bh().flush();
