@@ -55,7 +55,6 @@ wrong_uses() {
 	refuse "name taken" 'exist|busy' rdma link add r0 type "$RSIW_TYPE" netdev wrong0
 	refuse "interface has a device" 'exist|busy' rdma link add r1 type "$RSIW_TYPE" netdev rd0
 	refuse "unknown type" 'invalid|not supp|unknown|no such' rdma link add r1 type nonsense netdev rd0
-	refuse "no interface" 'invalid|required|usage|no such' rdma link add r1 type "$RSIW_TYPE"
 	refuse "interface of another kind" 'not supp|invalid|argument|operation' rdma link add r1 type "$RSIW_TYPE" netdev can0
 	refuse "removing what is not there" 'no such|not found|invalid|wrong' rdma link del r9
 	[ "$(links_now)" = "$before" ] || die "a refused command changed something: $(links_now)"
