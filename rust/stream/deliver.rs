@@ -34,6 +34,7 @@ use super::{
     StreamEvent, //
 };
 use crate::verbs::{
+    counters::Counter,
     cq::{
         Completion,
         WcOpcode,
@@ -251,6 +252,7 @@ impl Session<'_> {
     /// does, is reported with its error.
     fn terminated(&mut self, terminate: &Terminate) {
         self.trace(terminate, false);
+        self.count(Counter::TerminateRx);
         let status = match terminate.reason() {
             TerminateReason::RemoteProtection(_) | TerminateReason::Tagged(_) => {
                 Some(WcStatus::RemAccess)

@@ -7,6 +7,7 @@
 //! wait for the peer's FIN, and the release of the socket.
 
 use iwarp_wire::rdmap::terminate::{
+    MpaError,
     Terminate,
     TerminateOctets,
     TerminateReason, //
@@ -36,6 +37,7 @@ use crate::{
         trace, //
     },
     verbs::{
+        counters::Counter,
         cq::{
             Completion,
             WcStatus, //
@@ -105,6 +107,14 @@ impl Session<'_> {
             return;
         }
         self.trace(&terminate, true);
+        self.count(Counter::TerminateTx);
+        match terminate.reason() {
+            TerminateReason::Mpa(MpaError::Crc) => self.count(Counter::CrcErrors),
+            TerminateReason::RemoteProtection(_) | TerminateReason::Tagged(_) => {
+                self.count(Counter::AccessErrors);
+            }
+            _ => {}
+        }
         self.proto.ending.terminate = Some(terminate.ulpdu());
         self.end(EndReason::TerminateSent);
     }
@@ -122,6 +132,10 @@ impl Session<'_> {
             return;
         }
         self.proto.phase = Phase::Ended;
+        self.count(match reason {
+            EndReason::PeerFin | EndReason::LocalClose => Counter::Closes,
+            _ => Counter::Aborts,
+        });
         self.proto.todo.deadline = true;
         self.proto.tx.job = None;
         self.proto.rx.receiver.fail();

@@ -167,6 +167,7 @@ impl Session<'_> {
             {
                 self.verified(src, off, seen.get(LENGTH_LEN..).unwrap_or_default(), &fpdu);
                 self.proto.rx.framer.advance(&fpdu);
+                self.proto.tally.received(fpdu.wire_len());
                 Ok(fpdu.wire_len())
             }
             _ => self.take_part(src, off, left),
@@ -209,6 +210,7 @@ impl Session<'_> {
             if let (Next::Fpdu(fpdu), 0) = (next, missing) {
                 let whole = core::mem::replace(&mut rx.stash, Stash::new());
                 rx.framer.advance(&fpdu);
+                self.proto.tally.received(fpdu.wire_len());
                 self.stashed(whole, &fpdu);
                 return Ok(taken);
             }

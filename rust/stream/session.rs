@@ -25,6 +25,10 @@ use super::{
 use crate::{
     sys::socket::Locked,
     verbs::{
+        counters::{
+            Counter,
+            Counters, //
+        },
         cq::{
             Completion,
             WcStatus, //
@@ -107,6 +111,57 @@ pub(super) struct Proto {
     pub(super) ending: Ending,
     /// Work for others.
     pub(super) todo: Todo,
+    /// What the device's counters are still to be told.
+    pub(super) tally: Tally,
+}
+
+/// Traffic since the device's counters were last told: one addition a batch, not one an FPDU.
+#[derive(Default)]
+pub(super) struct Tally {
+    /// FPDUs received.
+    rx_fpdus: u64,
+    /// Their octets, framing included.
+    rx_octets: u64,
+    /// FPDUs encoded.
+    tx_fpdus: u64,
+    /// Their octets, framing included.
+    tx_octets: u64,
+}
+
+impl Tally {
+    /// Notes an FPDU that came in.
+    #[inline]
+    pub(super) fn received(&mut self, octets: usize) {
+        self.rx_fpdus = self.rx_fpdus.wrapping_add(1);
+        self.rx_octets = self.rx_octets.wrapping_add(octets as u64);
+    }
+
+    /// Notes an FPDU that was encoded.
+    #[inline]
+    pub(super) fn encoded(&mut self, octets: u32) {
+        self.tx_fpdus = self.tx_fpdus.wrapping_add(1);
+        self.tx_octets = self.tx_octets.wrapping_add(u64::from(octets));
+    }
+
+    /// Tells the device's counters.
+    fn report(&mut self, counters: &Counters) {
+        let Self {
+            rx_fpdus,
+            rx_octets,
+            tx_fpdus,
+            tx_octets,
+        } = core::mem::take(self);
+        for (counter, n) in [
+            (Counter::RxFpdus, rx_fpdus),
+            (Counter::RxOctets, rx_octets),
+            (Counter::TxFpdus, tx_fpdus),
+            (Counter::TxOctets, tx_octets),
+        ] {
+            if n != 0 {
+                counters.add(counter, n);
+            }
+        }
+    }
 }
 
 impl State {
@@ -119,6 +174,7 @@ impl State {
             rx: Rx::new(config),
             ending: Ending::default(),
             todo: Todo::default(),
+            tally: Tally::default(),
         };
         Ok(Self {
             link: Some(Link { qp, owner }),
@@ -205,7 +261,13 @@ impl Session<'_> {
             self.watch_tcp(locked);
         }
         self.advance_end(locked);
+        self.proto.tally.report(self.qp.device().counters());
         progress
+    }
+
+    /// Counts something rare.
+    pub(super) fn count(&self, counter: Counter) {
+        self.qp.device().counters().add(counter, 1);
     }
 
     /// Reports the oldest work requests, as far as TCP has taken them.

@@ -199,9 +199,13 @@ impl Session<'_> {
                 .and_then(|end| space.get_mut(at as usize..end))
                 .unwrap_or_default();
             match self.encode(fpdu) {
-                Encoded::Part(len) => at = at.saturating_add(len),
+                Encoded::Part(len) => {
+                    at = at.saturating_add(len);
+                    self.proto.tally.encoded(len);
+                }
                 Encoded::Last(len) => {
                     at = at.saturating_add(len);
+                    self.proto.tally.encoded(len);
                     self.job_done(start.wrapping_add(u64::from(at)));
                 }
                 // What comes next may be a Terminate.

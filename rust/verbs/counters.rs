@@ -52,11 +52,11 @@ counters! {
     AccessErrors = c"access_errors",
     /// FPDUs received.
     RxFpdus = c"rx_fpdus",
-    /// Octets of payload received.
+    /// Their octets, framing included.
     RxOctets = c"rx_octets",
     /// FPDUs sent.
     TxFpdus = c"tx_fpdus",
-    /// Octets of payload sent.
+    /// Their octets, framing included.
     TxOctets = c"tx_octets",
     /// Completions that found no room.
     CqOverflows = c"cq_overflows",
