@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 60
+# time limit: 120
 # ucmatose: 50 connections at once over one pair of processes, ten messages each
 # way, over IPv4 and IPv6.
 # shellcheck source=../guest/lib.sh

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 60
+# time limit: 120
 # librdmacm's smallest examples: rdma_server and rdma_client, and the pair that
 # uses a shared receive queue, rdma_xserver and rdma_xclient.
 # shellcheck source=../guest/lib.sh

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 180
+# time limit: 300
 # NFS over RDMA between rsiw and the kernel's own siw, each as server and as
 # client, over a pair of veth interfaces with the server in a namespace of its own.
 # shellcheck source=../guest/lib.sh

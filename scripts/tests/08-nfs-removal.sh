@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 120
+# time limit: 240
 # The device, and then the module, goes away under an NFS mount that is being
 # written to, and comes back: kernel users let go at once, the mount waits, the
 # writer finishes, nothing is lost.

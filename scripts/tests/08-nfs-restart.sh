@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 150
+# time limit: 300
 # The NFS server restarts under a mount that is being written to, and a
 # connection is reset: the client reconnects, nothing is lost (RPC-15). Then the
 # server goes for good and the mount is torn down by force.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 180
+# time limit: 300
 # NVMe over RDMA with the stock kernel's target and host: a loop device is
 # exported and connected ten times; each time fio writes and verifies.
 # shellcheck source=../guest/lib.sh

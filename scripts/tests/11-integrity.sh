@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 150
+# time limit: 300
 # Random operations of random lengths at random offsets, from both ends at once,
 # every octet and the guard zones compared: from user space (src/integrity.c) at
 # three MTUs and over IPv6, and with fast-registered kernel memory (src/kverbs).

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 150
+# time limit: 300
 # An independent judge: traffic of every kind is captured and dissected by
 # tshark's MPA, DDP and RDMAP dissectors. No frame may be malformed, no CRC bad,
 # and every kind of message must be there.

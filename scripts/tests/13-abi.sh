@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 120
+# time limit: 240
 # libsiw's view: each check of src/abi.c in a process of its own, then a process
 # that writes garbage into all rings it shares with the module (src/hostile.c).
 # shellcheck source=../guest/lib.sh
