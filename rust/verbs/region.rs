@@ -80,16 +80,6 @@ impl Access {
         Self((flags & 7) as u8)
     }
 
-    /// As `enum ib_access_flags`.
-    pub(crate) const fn to_ib(self) -> u32 {
-        self.0 as u32
-    }
-
-    /// Both sets together.
-    pub(crate) const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
     /// Whether all of `need` is there.
     #[inline]
     pub(crate) const fn has(self, need: Self) -> bool {

@@ -85,21 +85,6 @@ impl Mapping {
         let page = unsafe { (*self.0.as_ptr()).base.start_pgoff };
         (page as u64) << PAGE_SHIFT
     }
-
-    /// Gives the entry away, to be taken back by [`from_raw`](Self::from_raw).
-    pub(super) fn into_raw(self) -> *mut c_void {
-        core::mem::ManuallyDrop::new(self).0.as_ptr().cast()
-    }
-
-    /// Takes an entry back.
-    ///
-    /// # Safety
-    ///
-    /// `entry` is null or comes from [`into_raw`](Self::into_raw), and is not used again.
-    pub(super) unsafe fn from_raw(entry: *mut c_void) -> Option<Self> {
-        // INVARIANT: The caller's promise.
-        NonNull::new(entry.cast()).map(Self)
-    }
 }
 
 impl Drop for Mapping {

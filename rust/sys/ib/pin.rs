@@ -171,17 +171,6 @@ impl<T> PinCell<T> {
         self.leave(None);
         Ok(result)
     }
-
-    /// Whether the value is published under `key`, at this moment.
-    pub(crate) fn is_published(&self, key: u8) -> bool {
-        let now = self.state.load(Acquire);
-        now & PUBLISHED != 0 && (now & KEY) >> KEY_SHIFT == u64::from(key)
-    }
-
-    /// The value, for somebody who has the cell for itself.
-    pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.value.get_mut()
-    }
 }
 
 /// A pinned value, with bottom halves disabled.

@@ -71,6 +71,7 @@ pub(crate) enum WcStatus {
     /// Never executed, or not known to be: the queue pair is in error.
     WrFlush = 4,
     /// The peer's answer made no sense.
+    #[expect(dead_code, reason = "such an answer breaks the stream, which flushes")]
     BadResp = 5,
     /// A local region did not give the right.
     LocAccess = 6,

@@ -269,7 +269,6 @@ mod tests {
             (WcStatus::LocProt, IbWcStatus::LocProt),
             (WcStatus::LocQpOp, IbWcStatus::LocQpOp),
             (WcStatus::WrFlush, IbWcStatus::WrFlush),
-            (WcStatus::BadResp, IbWcStatus::BadResp),
             (WcStatus::LocAccess, IbWcStatus::LocAccess),
             (WcStatus::RemAccess, IbWcStatus::RemAccess),
             (WcStatus::RemInvReq, IbWcStatus::RemInvReq),

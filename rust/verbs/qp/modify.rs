@@ -26,8 +26,7 @@ use crate::verbs::{
     queue::wqe::{
         MAX_INLINE,
         MAX_SGE, //
-    },
-    region::Access, //
+    }, //
 };
 
 /// The one port.
@@ -208,22 +207,6 @@ impl Qp {
             cap: self.cap,
             signal_all: self.signal_all,
         }
-    }
-
-    /// The rights of the peer that the owner has set. Regions have rights of their own, which are
-    /// what counts.
-    pub(crate) fn remote_access(&self) -> Access {
-        Access::from_ib(self.inner.lock().attrs.access)
-    }
-
-    /// Reads that the owner lets us have outstanding at most.
-    pub(crate) fn max_ord(&self) -> u16 {
-        u16::from(self.inner.lock().attrs.ord)
-    }
-
-    /// Reads that the owner lets the peer have outstanding at most.
-    pub(crate) fn max_ird(&self) -> u16 {
-        u16::from(self.inner.lock().attrs.ird)
     }
 
     /// Notes the depths which the connection has got, for `query_qp`.

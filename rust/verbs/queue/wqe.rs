@@ -88,12 +88,6 @@ impl Sgl {
     pub(crate) fn total(&self) -> u32 {
         self.total
     }
-
-    /// Whether there is nothing to transfer; elements of zero length do not count.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.total == 0
-    }
 }
 
 /// Data that came inside the work request.

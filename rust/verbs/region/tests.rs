@@ -31,9 +31,8 @@ use crate::{
 
 const PD: PdId = PdId::new(1);
 const OTHER_PD: PdId = PdId::new(2);
-const ALL: Access = Access::LOCAL_WRITE
-    .with(Access::REMOTE_READ)
-    .with(Access::REMOTE_WRITE);
+const ALL: Access = Access::from_ib(7);
+const LOCAL_WRITE_REMOTE_READ: Access = Access::from_ib(5);
 
 /// A table with one region for fast registration of two pieces.
 fn fast() -> Result<(Arc<RegionTable>, Arc<Region>)> {
@@ -103,7 +102,7 @@ mod suite {
             Err(AccessError::Rights)
         );
         assert_eq!(
-            check(PD, base, 1, read.with(Access::LOCAL_WRITE)),
+            check(PD, base, 1, LOCAL_WRITE_REMOTE_READ),
             Err(AccessError::Rights)
         );
         assert_eq!(
