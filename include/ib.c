@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The functions of ib.h. */
 #include <linux/cpumask.h>
+#include <linux/inetdevice.h>
 #include <linux/kobject.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
 #include <linux/scatterlist.h>
+#include <net/addrconf.h>
+#include <net/if_inet6.h>
 #include <net/net_namespace.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
@@ -131,6 +134,50 @@ void rsiw_netdev_info(const struct net_device *ndev, struct rsiw_netdev_info *in
 	memcpy(info->address, ndev->dev_addr,
 	       min_t(size_t, ndev->addr_len, sizeof(info->address)));
 	strscpy(info->name, ndev->name, sizeof(info->name));
+}
+
+/* Writes the IP addresses of @ndev, as GIDs, to @gids, at most @max; returns how many. */
+size_t rsiw_netdev_gids(const struct net_device *ndev, u8 (*gids)[16], size_t max)
+{
+	const struct inet6_ifaddr *ifp;
+	const struct in_ifaddr *ifa;
+	struct inet6_dev *idev;
+	struct in_device *in_dev;
+	struct in6_addr mapped;
+	size_t n = 0;
+
+	rcu_read_lock();
+	in_dev = __in_dev_get_rcu(ndev);
+	if (in_dev) {
+		in_dev_for_each_ifa_rcu(ifa, in_dev) {
+			if (n == max)
+				break;
+			ipv6_addr_set_v4mapped(ifa->ifa_local, &mapped);
+			memcpy(gids[n++], &mapped, sizeof(mapped));
+		}
+	}
+	idev = __in6_dev_get(ndev);
+	if (idev) {
+		read_lock_bh(&idev->lock);
+		list_for_each_entry(ifp, &idev->addr_list, if_list) {
+			if (n == max)
+				break;
+			memcpy(gids[n++], &ifp->addr, sizeof(ifp->addr));
+		}
+		read_unlock_bh(&idev->lock);
+	}
+	rcu_read_unlock();
+	return n;
+}
+
+int rsiw_register_inet6addr_notifier(struct notifier_block *nb)
+{
+	return register_inet6addr_notifier(nb);
+}
+
+int rsiw_unregister_inet6addr_notifier(struct notifier_block *nb)
+{
+	return unregister_inet6addr_notifier(nb);
 }
 
 struct net *rsiw_netdev_net(const struct net_device *ndev)

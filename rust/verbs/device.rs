@@ -32,13 +32,19 @@ use crate::{
     },
     verbs::{
         counters::Counters,
-        gid,
+        gid::{
+            self,
+            GidTable, //
+        },
         limits,
         link::Globals,
         region::RegionTable,
         Qp, //
     },
 };
+
+/// Addresses of an interface that are looked at.
+const ADDRESSES: usize = 2 * limits::GID_TABLE as usize;
 
 /// Objects of which a device has a limited number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,9 +124,9 @@ pub(crate) struct Device {
     ifindex: u32,
     /// A number of the network namespace of its interface, for comparison.
     net: usize,
-    /// Its link-local GID.
+    /// Its GIDs.
     #[pin]
-    gid: SpinLockBh<gid::Gid>,
+    gids: SpinLockBh<GidTable>,
     /// Registered memory.
     #[pin]
     regions: RegionTable,
@@ -145,6 +151,8 @@ impl Device {
         netdev: &Netdev<'_>,
         id: [u8; 8],
     ) -> Result<Arc<Self>> {
+        let mut gids = GidTable::new(id);
+        let _ = gids.update(Self::addresses(netdev, &mut [gid::NONE; ADDRESSES]));
         let (ifindex, net, netdev) = (netdev.ifindex(), netdev.net_id(), netdev.id());
         Arc::try_pin_init(
             try_pin_init!(Self {
@@ -153,7 +161,7 @@ impl Device {
                 netdev,
                 ifindex,
                 net,
-                gid <- new_spinlock_bh!(gid::link_local(id), "rsiw_gid"),
+                gids <- new_spinlock_bh!(gids, "rsiw_gids"),
                 regions <- RegionTable::new(),
                 counters: Counters::new(),
                 numbers: Atomic::new(1),
@@ -247,18 +255,33 @@ impl Device {
         core::ptr::eq(Arc::as_ptr(qp.device()), self).then(|| qp.core())
     }
 
-    /// The GID at `index`; all zero for an empty entry. Any context.
+    /// The GID at `index`; all zero for an empty entry. Process or softirq context.
     pub(super) fn gid(&self, index: u32) -> gid::Gid {
-        match index {
-            0 => *self.gid.lock(),
-            _ => [0; 16],
-        }
+        self.gids.lock().get(index)
     }
 
-    /// Its interface has got another address.
+    /// The IP addresses of an interface, in `room`.
+    fn addresses<'a>(netdev: &Netdev<'_>, room: &'a mut [gid::Gid]) -> &'a [gid::Gid] {
+        let n = netdev.gids(room);
+        room.get(..n).unwrap_or(&[])
+    }
+
+    /// Its interface has got another hardware address.
     pub(super) fn set_address(&self, address: [u8; 6]) {
-        *self.gid.lock() = gid::link_local(gid::eui64(address));
+        self.gids.lock().set_id(gid::eui64(address));
         self.core.gids_changed();
+    }
+
+    /// Maybe its interface has got other IP addresses. Process context.
+    pub(super) fn refresh_addresses(&self) {
+        let changed = self.core.with_netdev(|netdev| {
+            let mut room = [gid::NONE; ADDRESSES];
+            let addresses = Self::addresses(netdev, &mut room);
+            self.gids.lock().update(addresses)
+        });
+        if changed == Some(true) {
+            self.core.gids_changed();
+        }
     }
 
     /// The next number of a domain or completion queue.

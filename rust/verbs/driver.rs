@@ -116,6 +116,10 @@ impl Driver for Rsiw {
         link::netdev_event(event, netdev)
     }
 
+    fn addresses_changed() {
+        link::addresses_changed();
+    }
+
     fn netns_exit(net: usize) {
         link::netns_exit(net)
     }

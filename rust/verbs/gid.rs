@@ -2,12 +2,23 @@
 
 //! The GID table of the port.
 //!
-//! iWARP has no use for GIDs, but tools and `rdma_cm` want a table: entry 0 always, non-zero, for
-//! the interface (siw-facts: `rdma_cm` uses no other). It is the link-local IPv6 address that the
-//! interface's hardware address makes.
+//! iWARP has no use for GIDs, but tools and `rdma_cm` want a table. Entry 0 is always there and
+//! not zero, since `rdma_cm` uses that one and no other: the link-local IPv6 address which the
+//! hardware address of the interface makes. The others are the IP addresses of the interface, IPv4
+//! as `::ffff:a.b.c.d`; an address keeps its place as long as it is there.
+
+use kernel::prelude::*;
+
+use crate::verbs::limits;
 
 /// A GID.
 pub(super) type Gid = [u8; 16];
+
+/// Of an empty entry.
+pub(super) const NONE: Gid = [0; 16];
+
+/// Entries.
+const LEN: usize = limits::GID_TABLE as usize;
 
 /// The modified EUI-64 of a 48-bit address (RFC 4291 appendix A).
 pub(super) fn eui64(address: [u8; 6]) -> [u8; 8] {
@@ -16,7 +27,108 @@ pub(super) fn eui64(address: [u8; 6]) -> [u8; 8] {
 }
 
 /// The link-local GID of an interface identifier.
-pub(super) fn link_local(id: [u8; 8]) -> Gid {
+fn link_local(id: [u8; 8]) -> Gid {
     let [a, b, c, d, e, f, g, h] = id;
     [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, d, e, f, g, h]
+}
+
+/// The table.
+pub(super) struct GidTable([Gid; LEN]);
+
+impl GidTable {
+    /// The table of an interface without addresses.
+    pub(super) fn new(id: [u8; 8]) -> Self {
+        let mut entries = [NONE; LEN];
+        let [first, ..] = &mut entries;
+        *first = link_local(id);
+        Self(entries)
+    }
+
+    /// The entry at `index`; all zero for an empty one.
+    pub(super) fn get(&self, index: u32) -> Gid {
+        self.0.get(index as usize).copied().unwrap_or(NONE)
+    }
+
+    /// Changes the interface identifier.
+    pub(super) fn set_id(&mut self, id: [u8; 8]) {
+        let [first, ..] = &mut self.0;
+        *first = link_local(id);
+    }
+
+    /// Takes over the addresses of the interface; gives whether that changed anything.
+    ///
+    /// Those for which there is no place are left out.
+    pub(super) fn update(&mut self, addresses: &[Gid]) -> bool {
+        let [first, others @ ..] = &mut self.0;
+        let mut changed = false;
+        for entry in others.iter_mut() {
+            if *entry != NONE && !addresses.contains(entry) {
+                *entry = NONE;
+                changed = true;
+            }
+        }
+        for address in addresses {
+            if *address == NONE || address == first || others.contains(address) {
+                continue;
+            }
+            if let Some(free) = others.iter_mut().find(|entry| **entry == NONE) {
+                *free = *address;
+                changed = true;
+            }
+        }
+        changed
+    }
+}
+
+#[kunit_tests(rsiw_verbs_gid)]
+mod tests {
+    use super::*;
+
+    /// Some address.
+    fn address(n: u8) -> Gid {
+        let mut gid = NONE;
+        let [.., ff0, ff1, _, _, _, last] = &mut gid;
+        (*ff0, *ff1, *last) = (0xff, 0xff, n);
+        gid
+    }
+
+    #[test]
+    fn the_first_entry_stays() {
+        let mut table = GidTable::new(eui64([2, 0, 0x5e, 0x10, 0, 7]));
+        let own = [
+            0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0x5e, 0xff, 0xfe, 0x10, 0, 7,
+        ];
+        assert_eq!(table.get(0), own);
+        assert!(!table.update(&[own]));
+        assert_eq!(table.get(1), NONE);
+        assert!(table.update(&[address(1)]));
+        assert_eq!(table.get(0), own);
+        assert_eq!(table.get(1), address(1));
+        assert_eq!(table.get(u32::MAX), NONE);
+    }
+
+    #[test]
+    fn addresses_keep_their_places() {
+        let mut table = GidTable::new([1; 8]);
+        assert!(table.update(&[address(1), address(2), address(3)]));
+        assert!(!table.update(&[address(3), address(2), address(1)]));
+        assert!(table.update(&[address(3), address(1)]));
+        assert_eq!(table.get(1), address(1));
+        assert_eq!(table.get(2), NONE);
+        assert_eq!(table.get(3), address(3));
+        assert!(table.update(&[address(4), address(3), address(1), address(4)]));
+        assert_eq!(table.get(2), address(4));
+        assert_eq!(table.get(4), NONE);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out() {
+        let mut table = GidTable::new([1; 8]);
+        let many: [Gid; 2 * LEN] = core::array::from_fn(|i| address(i as u8 + 1));
+        assert!(table.update(&many));
+        assert_eq!(table.get(LEN as u32 - 1), address(LEN as u8 - 1));
+        assert!(!table.update(&many));
+        assert!(table.update(&[]));
+        assert_eq!(table.get(1), NONE);
+    }
 }

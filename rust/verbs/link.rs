@@ -171,6 +171,13 @@ pub(super) fn netdev_event(event: NetdevEvent, netdev: &Netdev<'_>) {
     });
 }
 
+/// IP addresses of some interface have changed. Process context.
+pub(super) fn addresses_changed() {
+    if let Ok(globals) = globals() {
+        globals.for_each(|device| device.refresh_addresses());
+    }
+}
+
 /// A network namespace is going: its devices go before its interfaces do.
 pub(super) fn netns_exit(net: usize) {
     if let Ok(globals) = globals() {

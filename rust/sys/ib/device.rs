@@ -88,19 +88,25 @@ impl DeviceRef {
         }
     }
 
+    /// Shows the interface to `f`; `None` when it is on its way out. Process context.
+    pub(crate) fn with_netdev<R>(&self, f: impl FnOnce(&Netdev<'_>) -> R) -> Option<R> {
+        // SAFETY: By the invariant of the type; the interface is held as long as it is shown.
+        unsafe {
+            let held = bindings::ib_device_get_netdev(self.0.as_ptr(), 1);
+            let result = Netdev::new(held.cast()).map(|netdev| f(&netdev));
+            if !held.is_null() {
+                bindings::rsiw_netdev_put(held.cast());
+            }
+            result
+        }
+    }
+
     /// The network namespace of the interface; `None` when either is on its way out. Process
     /// context.
     pub(crate) fn netns(&self) -> Option<NetNs> {
-        // SAFETY: By the invariant of the type. A held interface keeps its namespace in memory.
-        unsafe {
-            let netdev = bindings::ib_device_get_netdev(self.0.as_ptr(), 1);
-            if netdev.is_null() {
-                return None;
-            }
-            let net = NetNs::from_raw(bindings::rsiw_netdev_net(netdev.cast()).cast());
-            bindings::rsiw_netdev_put(netdev.cast());
-            net
-        }
+        // SAFETY: A held interface keeps its namespace in memory.
+        self.with_netdev(|netdev| unsafe { NetNs::from_raw(netdev.net_ptr()) })
+            .flatten()
     }
 }
 

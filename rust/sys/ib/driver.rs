@@ -146,6 +146,8 @@ pub(crate) trait Driver: Sized + 'static {
     fn new_link(name: &CStr, netdev: &Netdev<'_>) -> Result;
     /// Something happened to an interface. Under the RTNL.
     fn netdev_event(event: NetdevEvent, netdev: &Netdev<'_>);
+    /// IP addresses of some interface have changed.
+    fn addresses_changed();
     /// A network namespace, identified by a number, is going.
     fn netns_exit(net: usize);
     /// The device is gone for its users; the core's reference to it is dropped after this.

@@ -10,14 +10,23 @@ use core::{
 };
 
 use kernel::{
+    container_of,
     error::to_result,
+    impl_has_work,
+    new_work,
     prelude::*,
-    types::Opaque, //
+    sync::Arc,
+    types::Opaque,
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
 };
 
 use crate::sys::{
     bindings,
-    ib::driver::Driver, //
+    ib::driver::Driver,
+    work, //
 };
 
 /// What an interface is (`ARPHRD_*`).
@@ -112,6 +121,14 @@ impl Netdev<'_> {
         (self.info.addr_len == 6 && address != [0; 6]).then_some(address)
     }
 
+    /// Its IP addresses as GIDs, as many as there is room for; gives how many. Process context.
+    pub(crate) fn gids(&self, room: &mut [[u8; 16]]) -> usize {
+        // SAFETY: The interface is kept; the length is that of the room.
+        unsafe {
+            bindings::rsiw_netdev_gids(self.netdev.as_ptr().cast(), room.as_mut_ptr(), room.len())
+        }
+    }
+
     /// Whether it is neither on the way in nor on the way out, at this moment.
     pub(crate) fn is_registered(&self) -> bool {
         // SAFETY: The interface is kept.
@@ -144,7 +161,29 @@ pub(crate) enum NetdevEvent {
     Address,
 }
 
-/// Registered notifiers of interfaces and network namespaces.
+/// Has the driver told, from process context, that IP addresses have changed.
+#[pin_data]
+struct AddressNews<D: Driver> {
+    /// Tells it.
+    #[pin]
+    work: Work<AddressNews<D>>,
+    /// The driver.
+    _driver: PhantomData<fn() -> D>,
+}
+
+impl_has_work! {
+    impl{D: Driver} HasWork<Self> for AddressNews<D> { self.work }
+}
+
+impl<D: Driver> WorkItem for AddressNews<D> {
+    type Pointer = Arc<Self>;
+
+    fn run(_: Arc<Self>) {
+        D::addresses_changed();
+    }
+}
+
+/// Registered notifiers of interfaces, their addresses, and network namespaces.
 ///
 /// # Invariants
 ///
@@ -154,6 +193,14 @@ pub(crate) struct Notifiers<D: Driver> {
     /// Of interfaces.
     #[pin]
     netdev: Opaque<bindings::notifier_block>,
+    /// Of IPv4 addresses.
+    #[pin]
+    inet: Opaque<bindings::notifier_block>,
+    /// Of IPv6 addresses.
+    #[pin]
+    inet6: Opaque<bindings::notifier_block>,
+    /// What both of them queue.
+    news: Arc<AddressNews<D>>,
     /// Of network namespaces.
     #[pin]
     pernet: Opaque<bindings::pernet_operations>,
@@ -174,6 +221,21 @@ impl<D: Driver> Notifiers<D> {
                 notifier_call: Some(Self::netdev_event),
                 ..pin_init::zeroed()
             }),
+            inet: Opaque::new(bindings::notifier_block {
+                notifier_call: Some(Self::inet_event),
+                ..pin_init::zeroed()
+            }),
+            inet6: Opaque::new(bindings::notifier_block {
+                notifier_call: Some(Self::inet6_event),
+                ..pin_init::zeroed()
+            }),
+            news: Arc::pin_init(
+                pin_init!(AddressNews {
+                    work <- new_work!("rsiw_address_news"),
+                    _driver: PhantomData,
+                }),
+                GFP_KERNEL,
+            )?,
             pernet: Opaque::new(bindings::pernet_operations {
                 pre_exit: Some(Self::netns_exit),
                 ..pin_init::zeroed()
@@ -189,6 +251,9 @@ impl<D: Driver> Notifiers<D> {
                         bindings::unregister_pernet_subsys(pernet.get());
                         return Err(Error::from_errno(ret));
                     }
+                    // These two can not fail.
+                    bindings::register_inetaddr_notifier(inet.get());
+                    bindings::rsiw_register_inet6addr_notifier(inet6.get());
                 }
             },
         })
@@ -216,6 +281,42 @@ impl<D: Driver> Notifiers<D> {
         bindings::NOTIFY_DONE as c_int
     }
 
+    /// An event of an IPv4 address.
+    ///
+    /// # Safety
+    ///
+    /// Called by the chain of IPv4 addresses with our block.
+    unsafe extern "C" fn inet_event(
+        block: *mut bindings::notifier_block,
+        _event: kernel::ffi::c_ulong,
+        _data: *mut c_void,
+    ) -> c_int {
+        // SAFETY: The block is part of a value that stays as long as it is registered.
+        let this = unsafe { &*container_of!(Opaque::cast_from(block), Self, inet) };
+        this.address_event()
+    }
+
+    /// An event of an IPv6 address, maybe in softirq.
+    ///
+    /// # Safety
+    ///
+    /// Called by the chain of IPv6 addresses with our block.
+    unsafe extern "C" fn inet6_event(
+        block: *mut bindings::notifier_block,
+        _event: kernel::ffi::c_ulong,
+        _data: *mut c_void,
+    ) -> c_int {
+        // SAFETY: The block is part of a value that stays as long as it is registered.
+        let this = unsafe { &*container_of!(Opaque::cast_from(block), Self, inet6) };
+        this.address_event()
+    }
+
+    /// Has the driver told that addresses have changed. Any context.
+    fn address_event(&self) -> c_int {
+        let _ = work::process().enqueue(self.news.clone());
+        bindings::NOTIFY_DONE as c_int
+    }
+
     /// The end of a network namespace, before anything in it is gone.
     ///
     /// # Safety
@@ -231,6 +332,8 @@ impl<D: Driver> PinnedDrop for Notifiers<D> {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: By the invariant of the type. No callback runs after these have returned.
         unsafe {
+            bindings::rsiw_unregister_inet6addr_notifier(self.inet6.get());
+            bindings::unregister_inetaddr_notifier(self.inet.get());
             bindings::unregister_netdevice_notifier(self.netdev.get());
             bindings::unregister_pernet_subsys(self.pernet.get());
         }
