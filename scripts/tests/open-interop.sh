@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 400
-# Open, and therefore not part of "make test": connections to siw are refused at times.
+# Open, and therefore not part of "make test": not yet seen to pass to the end.
 # Interoperation with the kernel's own siw, which knows nothing of us: rsiw on
 # one interface, siw on another, each as client and as server, with CRC and
 # without. rping, perftest, and the data integrity generator in the form that
@@ -30,14 +30,14 @@ ping_rounds() {
 
 # both_roles LABEL FROM TO
 one_role() {
-	local tool
+	local tool PERFTEST_FROM=$2
 	ping_rounds "$1: rping 64" "$2" "$3" 64 200
 	ping_rounds "$1: rping 65535" "$2" "$3" 65535 100
 	for tool in ib_send_bw ib_write_bw ib_read_bw; do
-		perftest_pair "$1: $tool" "$3" "" "" "$tool" --bind_source_ip "$2" -s 65536 -n 100
+		perftest_pair "$1: $tool" "$3" "" "" "$tool" -s 65536 -n 100
 	done
 	for tool in ib_send_lat ib_write_lat ib_read_lat; do
-		perftest_pair "$1: $tool" "$3" "" "" "$tool" --bind_source_ip "$2" -s 200 -n 100
+		perftest_pair "$1: $tool" "$3" "" "" "$tool" -s 200 -n 100
 	done
 	run 60 "$1: integrity" "$RSIW_TESTBIN/integrity" -p -n 15 -s 7 -f "$2" "$3"
 	ok "$1: $(tail -n 1 "$(log_of "$(label_of "$1: integrity")")")"

@@ -6,20 +6,22 @@ PERFTEST_PORT=18600
 
 # perftest LABEL ADDRESS SERVER_PREFIX CLIENT_PREFIX TOOL ARGUMENT...
 # Both ends get the same arguments; the prefixes are commands such as "ip netns exec X" or "".
+# With PERFTEST_FROM the client's connection has that source address; the server then listens on
+# its own address only, not on every device.
 # Prints the last row of the client's table: size, iterations and the figures.
 perftest_pair() {
 	local label=$1 address=$2 before_server=$3 before_client=$4 tool=$5 server
 	shift 5
 	PERFTEST_PORT=$((PERFTEST_PORT + 1))
 	# shellcheck disable=SC2086 # prefixes are lists of words
-	spawn "server-$tool" $before_server "$tool" -R -F -p "$PERFTEST_PORT" "$@"
+	spawn "server-$tool" $before_server "$tool" -R -F -p "$PERFTEST_PORT" ${PERFTEST_FROM:+--bind_source_ip "$address"} "$@"
 	server=$SPAWNED
 	if ! (wait_for 20 "$tool server listens" perftest_listening "$before_server" "$PERFTEST_PORT"); then
 		show_log "$(log_of "server-$tool")"
 		die "$label: the server does not come up"
 	fi
 	# shellcheck disable=SC2086
-	if ! (run 60 "$label" $before_client "$tool" -R -F -p "$PERFTEST_PORT" "$@" "$address"); then
+	if ! (run 60 "$label" $before_client "$tool" -R -F -p "$PERFTEST_PORT" ${PERFTEST_FROM:+--bind_source_ip "$PERFTEST_FROM"} "$@" "$address"); then
 		show_log "$(log_of "server-$tool")"
 		die "$label: the client failed"
 	fi
