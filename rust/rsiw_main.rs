@@ -39,8 +39,8 @@ module! {
             description: "Try MPA revision 1 after a peer refused 2: 1 (default) or 0",
         },
         peer_to_peer: u32 {
-            default: 1,
-            description: "Ask for peer-to-peer mode (RFC 6581) when connecting: 1 (default) or 0",
+            default: 0,
+            description: "Ask for peer-to-peer mode (RFC 6581) when connecting: 1 or 0 (default)",
         },
         connect_timeout_ms: u32 {
             default: 10000,

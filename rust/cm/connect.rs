@@ -23,6 +23,7 @@ use iwarp_wire::{
         }, //
     },
     rdmap::terminate::Terminate,
+    RtrKind,
     TerminateReason, //
 };
 use kernel::{
@@ -360,7 +361,12 @@ impl Link {
             local,
             remote: plan.peers.remote,
         };
-        let config = stream_config(agreed, Role::Initiator { rtr: agreed.rtr });
+        let config = stream_config(
+            agreed,
+            Role::Initiator {
+                rtr: first_frame(agreed),
+            },
+        );
         qp.qp().set_depths(agreed.ird, agreed.ord);
         match Stream::start(qp.qp().clone(), socket, config, qp.owner()) {
             Ok(stream) => {
@@ -391,6 +397,15 @@ impl Link {
         drop(self.qp);
         failed(turn, self.call, error, data)
     }
+}
+
+/// The frame without content that this end sends first.
+///
+/// A responder sends nothing before something came (RFC 5044 section 7.1.2), so an application
+/// whose server speaks first would wait for good. Where no frame was agreed on to prevent that, an
+/// RDMA Write of no octets does it too: one like any other for the peer, and of no effect.
+fn first_frame(agreed: &Parameters) -> Option<RtrKind> {
+    agreed.rtr.or(Some(RtrKind::Write))
 }
 
 /// Tells `iw_cm` that there is no connection.
