@@ -10,8 +10,9 @@ SPLATS="$SPLATS|list_(add|del) corruption|ODEBUG:|ref_tracker:|DEBUG_LOCKS_WARN_
 SPLATS="$SPLATS|INFO: task .* blocked|INFO: rcu|rcu: INFO|soft lockup|workqueue lockup"
 SPLATS="$SPLATS|unregister_netdevice: waiting|kmemleak: [0-9]+ new|Restarting kernel"
 
-# Lines with such words that are no complaint: the kernel telling what it is made of.
-HARMLESS='kasan: KernelAddressSanitizer initialized|Lock dependency validator|mitigation'
+# Lines with such words that are no complaint: the kernel telling what it is made of, and programs
+# that crash ("traps:"), whose status tells their test.
+HARMLESS='kasan: KernelAddressSanitizer initialized|Lock dependency validator|mitigation|traps: .*general protection fault ip:'
 
 # splats FILE: shows each complaint with what follows it, and fails if there is one.
 splats() {

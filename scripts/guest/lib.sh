@@ -56,6 +56,10 @@ wait_for() {
 	done
 }
 
+# shows PATTERN: as "grep -q", but reads to the end: the program before it in a pipe must not end
+# by SIGPIPE, which pipefail takes for its failure.
+shows() { grep "$@" >/dev/null; }
+
 # not COMMAND...: for wait_for.
 not() { ! "$@"; }
 
@@ -78,7 +82,7 @@ refuse() {
 	out=$(timeout -k 5 20 "$@" 2>&1 </dev/null) || status=$?
 	[ "$status" -ne 0 ] || die "$label: was accepted: $*"
 	[ "$status" -lt 124 ] || die "$label: hangs or crashed (status $status): $*"
-	printf '%s\n' "$out" | grep -qiE -e "$pattern" || die "$label: the answer '$out' does not say '$pattern'"
+	printf '%s\n' "$out" | shows -iE -e "$pattern" || die "$label: the answer '$out' does not say '$pattern'"
 }
 
 show_log() {

@@ -21,7 +21,7 @@ ping_at() {
 
 shown() {
 	local out
-	ibv_devices | grep -qw r0 || die "ibv_devices does not list r0"
+	ibv_devices | shows -w r0 || die "ibv_devices does not list r0"
 	ibv_devinfo -v -d r0 >"$WORK/devinfo"
 	grep -q 'transport:.*iWARP' "$WORK/devinfo" || die "ibv_devinfo: not iWARP"
 	grep -q 'PORT_ACTIVE' "$WORK/devinfo" || die "ibv_devinfo: port not active"
@@ -29,8 +29,8 @@ shown() {
 		out=$(awk -v a="$attribute" '$1 == a { print $2 }' "$WORK/devinfo")
 		[ "${out:-0}" -gt 0 ] || die "ibv_devinfo: $attribute '$out'"
 	done
-	rdma link show r0/1 | grep -q 'state ACTIVE.*netdev rd0' || die "rdma link: $(rdma link show r0/1)"
-	rdma dev show r0 | grep -q 'node_type rnic' || die "rdma dev: $(rdma dev show r0)"
+	rdma link show r0/1 | shows 'state ACTIVE.*netdev rd0' || die "rdma link: $(rdma link show r0/1)"
+	rdma dev show r0 | shows 'node_type rnic' || die "rdma dev: $(rdma dev show r0)"
 	spawn server rping -s -a "$RDMA_V4" -p 7174
 	local server=$SPAWNED client
 	wait_listening 7174
@@ -38,8 +38,8 @@ shown() {
 	client=$SPAWNED
 	wait_for 10 "two connected queue pairs in rdma resource" two_rts
 	for kind in pd cq mr cm_id; do
-		rdma resource show "$kind" link r0 2>/dev/null | grep -q "rping" ||
-			rdma resource show "$kind" dev r0 2>/dev/null | grep -q "rping" || die "rdma resource show $kind has no rping"
+		rdma resource show "$kind" link r0 2>/dev/null | shows "rping" ||
+			rdma resource show "$kind" dev r0 2>/dev/null | shows "rping" || die "rdma resource show $kind has no rping"
 	done
 	rdma statistic show link r0/1 >"$WORK/statistic" || die "rdma statistic"
 	stop "$client"
@@ -190,7 +190,7 @@ reloading() {
 
 beside_siw() {
 	[ "$RSIW_TYPE" = rsiw ] || return 0
-	if [ -z "${SIW_KO:-}" ] && ! modinfo -n siw 2>/dev/null | grep -q '/siw\.ko'; then
+	if [ -z "${SIW_KO:-}" ] && ! modinfo -n siw 2>/dev/null | shows '/siw\.ko'; then
 		die "siw.ko is not in the guest"
 	fi
 	rdma link del r0

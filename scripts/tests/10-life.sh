@@ -31,7 +31,7 @@ bulk() {
 	CLIENT=$SPAWNED
 	wait_for 10 "data is flowing" data_flows
 }
-data_flows() { ss -Htin "dport = :7178" | grep -q 'bytes_acked:[0-9]\{7,\}'; }
+data_flows() { ss -Htin "dport = :7178" | shows 'bytes_acked:[0-9]\{7,\}'; }
 
 still_works() {
 	spawn check-server rping -s -a "$RDMA_V4" -p 7179 -S 4096 -C 20 -V
