@@ -19,6 +19,7 @@
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
 #include <net/addrconf.h>
+#include <net/ip.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
 #include <net/tcp.h>

@@ -6,7 +6,10 @@
 //! know revision 2 closes the connection or answers in revision 1; then revision 1 is tried once,
 //! on a new connection (requirements.md EMC-05).
 
-use core::convert::Infallible;
+use core::{
+    convert::Infallible,
+    net::SocketAddr, //
+};
 
 use iwarp_wire::{
     mpa::{
@@ -57,6 +60,7 @@ use crate::{
     sys::{
         crc,
         errno::{
+            EADDRINUSE,
             ECONNREFUSED,
             ECONNRESET,
             EHOSTUNREACH,
@@ -155,12 +159,29 @@ impl Plan {
         }
         if local.port() != 0 || !local.ip().is_unspecified() {
             socket.set_reuse();
-            socket.bind(local)?;
+            Self::bind(&socket, local)?;
         }
         socket.install(turn.endpoint.clone());
         socket.connect_nonblocking(remote)?;
         turn.timer.set(params::connect_timeout_ms());
         Ok(socket)
+    }
+}
+
+impl Plan {
+    /// Gives the socket its own address.
+    ///
+    /// rdma_cm draws a port from the range of TCP's own without asking TCP. When a socket has it
+    /// already, any other will do; a port that the user has chosen is usually outside that range.
+    fn bind(socket: &Socket, local: &SocketAddr) -> Result {
+        match socket.bind(local) {
+            Err(EADDRINUSE) if socket.gives_out(local.port()) => {
+                let mut any = *local;
+                any.set_port(0);
+                socket.bind(&any)
+            }
+            bound => bound,
+        }
     }
 }
 

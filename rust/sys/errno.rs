@@ -30,6 +30,8 @@ errno! {
     EOPNOTSUPP;
     /// Address family not supported.
     EAFNOSUPPORT;
+    /// Address already in use.
+    EADDRINUSE;
     /// Network is unreachable.
     ENETUNREACH;
     /// Connection aborted by this side's software.

@@ -56,3 +56,24 @@ wait_listening 7174
 client "rping to the IPv6 wildcard" 64 20 "$RDMA_V6"
 client "rping from IPv4 to the IPv6 wildcard" 64 20 "$RDMA_V4"
 ok "a wildcard listener of both families"
+
+# rdma_cm draws ports from TCP's range without asking TCP: of 64, TCP programs have 48.
+port_taken() {
+	local range port
+	range=$(cat /proc/sys/net/ipv4/ip_local_port_range)
+	echo "40000 40063" >/proc/sys/net/ipv4/ip_local_port_range
+	spawn holder python3 -c 'import signal, socket, sys
+held = [socket.create_server((sys.argv[1], port)) for port in range(40000, 40064) if port % 4]
+signal.pause()' "$RDMA_V4"
+	wait_listening 40063
+	for port in $(seq 7180 7187); do
+		spawn "server-$port" rping -s -a "$RDMA_V4" -p "$port"
+		server=$SPAWNED
+		wait_listening "$port"
+		run 30 "rping although ports are taken" rping -c -a "$RDMA_V4" -p "$port" -C 3 -V
+		stop "$server"
+	done
+	echo "$range" >/proc/sys/net/ipv4/ip_local_port_range
+	ok "eight clients with three of four ports taken"
+}
+port_taken

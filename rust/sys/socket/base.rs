@@ -125,6 +125,14 @@ impl Base {
         })
     }
 
+    /// Whether the port is one of those that TCP gives to whoever wants any (`net.ipv4.ip_local_port_range`).
+    pub(crate) fn gives_out(&self, port: u16) -> bool {
+        let (mut low, mut high): (c_int, c_int) = (0, 0);
+        // SAFETY: By the type invariant; the places for the answer are ours.
+        unsafe { bindings::inet_sk_get_local_port_range(self.sk(), &mut low, &mut high) };
+        (low..=high).contains(&c_int::from(port))
+    }
+
     /// Restricts the socket to one interface.
     pub(crate) fn bind_to_device(&self, ifindex: u32) -> Result {
         let ifindex = c_int::try_from(ifindex).map_err(|_| EINVAL)?;
