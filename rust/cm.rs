@@ -8,7 +8,8 @@
 //! - [`listen`], [`accept`]: the peer's Request, the decision of `iw_cm`, our Reply, the stream
 //!
 //! then [`connected`] until the stream ends. [`frame`] moves start-up frames, [`timer`] limits the
-//! time of a phase, [`registry`] knows all endpoints and listeners of a device.
+//! time of a phase, [`pause`] the haste of peers that connect again, [`registry`] knows all
+//! endpoints and listeners of a device.
 //!
 //! `iw_cm` is told of the steps by types that can not be used in the wrong order
 //! ([`crate::sys::iwcm`]).
@@ -19,6 +20,7 @@ mod connected;
 mod endpoint;
 mod frame;
 mod listen;
+mod pause;
 mod registry;
 mod timer;
 

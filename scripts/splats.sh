@@ -14,11 +14,17 @@ SPLATS="$SPLATS|unregister_netdevice: waiting|kmemleak: [0-9]+ new|Restarting ke
 # that crash ("traps:"), whose status tells their test.
 HARMLESS='kasan: KernelAddressSanitizer initialized|Lock dependency validator|mitigation|traps: .*general protection fault ip:'
 
+# What comes before the first program is the kernel's own affair: a debug kernel may complain about
+# itself there (KASAN about an interrupt while it identifies the processor).
+FIRST_PROGRAM='Run /init as init process'
+
 # splats FILE: shows each complaint with what follows it, and fails if there is one.
 splats() {
-	found=$(grep -nE "$SPLATS" "$1" | grep -viE "$HARMLESS" | cut -d: -f1)
+	shown=$(grep -nF "$FIRST_PROGRAM" "$1" | head -n 1 | cut -d: -f1)
+	shown=${shown:-0}
+	found=$(grep -nE "$SPLATS" "$1" | grep -viE "$HARMLESS" |
+		awk -F: -v first="$shown" '$1 > first { print $1 }')
 	[ -n "$found" ] || return 0
-	shown=0
 	for line in $found; do
 		[ "$line" -gt "$shown" ] || continue
 		shown=$((line + 30))

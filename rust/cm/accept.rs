@@ -18,7 +18,11 @@ use iwarp_wire::mpa::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
 };
 
 use super::{
@@ -37,7 +41,10 @@ use super::{
         FrameReader,
         FrameWriter, //
     },
-    listen::Seat,
+    listen::{
+        Listener,
+        Seat, //
+    },
     policy,
     stream_config, //
 };
@@ -130,6 +137,8 @@ pub(super) struct HalfOpen {
     seat: Seat,
     /// Its Request.
     request: FrameReader,
+    /// When it came.
+    came: Instant<Monotonic>,
     /// The socket.
     socket: Socket,
 }
@@ -142,6 +151,7 @@ impl HalfOpen {
         Ok(Self {
             seat,
             request,
+            came: Instant::now(),
             socket,
         })
     }
@@ -174,22 +184,19 @@ impl HalfOpen {
         let depths = Depths::new(said.ird.min(MAX_RD_ATOM), said.ord.min(MAX_RD_ATOM));
         let request = without_data(&frame);
         // The answer to this may come before it returns, and waits for the endpoint's lock.
-        let offered = self
-            .seat
-            .listener()
-            .offer(turn.endpoint.handle(), &peers, depths, data);
+        let listener = self.seat.listener().clone();
+        let offered = listener.offer(self.came, turn.endpoint.handle(), &peers, depths, data);
         match offered {
             Ok(()) => {
                 turn.timer.set(DECISION_MS);
                 Next::Wait(Phase::Offered(Offered {
+                    listener,
                     request,
                     peers,
                     socket: self.socket,
                 }))
             }
-            Err(error) if error == ENOMEM && !turn.timer.is_over() => {
-                Next::Retry(Phase::HalfOpen(self))
-            }
+            Err(ENOMEM | EAGAIN) if !turn.timer.is_over() => Next::Retry(Phase::HalfOpen(self)),
             Err(_) => {
                 let _ = refuse(&self.socket, &request, &[]);
                 Next::Wait(Phase::Over)
@@ -215,6 +222,8 @@ fn refuse(socket: &Socket, request: &Frame<'_>, private_data: &[u8]) -> Result {
 
 /// A connection that `iw_cm` is to decide on.
 pub(super) struct Offered {
+    /// Where it came in.
+    listener: Arc<Listener>,
     /// What the peer wants.
     request: Frame<'static>,
     /// The addresses.
@@ -268,6 +277,7 @@ impl Offered {
         };
         let stage = offer.reply(turn, &qp, self.socket, frame)?;
         Ok(Accepting {
+            listener: self.listener,
             cm: call.commit(self.peers),
             qp,
             offer,
@@ -337,6 +347,8 @@ impl Agreement {
 
 /// A connection that `iw_cm` has accepted.
 pub(super) struct Accepting {
+    /// Where it came in.
+    listener: Arc<Listener>,
     /// `iw_cm` waits for an answer.
     cm: iwcm::Accepting,
     /// The queue pair.
@@ -351,6 +363,7 @@ impl Accepting {
     /// Goes on as far as possible without waiting.
     pub(super) fn step(self, turn: &mut Turn<'_>) -> Next {
         let Self {
+            listener,
             cm,
             qp,
             offer,
@@ -374,7 +387,8 @@ impl Accepting {
                 turn.timer.clear();
                 turn.device.counters().add(Counter::Accepts, 1);
                 let cm = cm.connected(Depths::new(offer.agreed.ird, offer.agreed.ord));
-                return Next::Go(Phase::Connected(Connected::new(Some(cm), stream, qp)));
+                let connected = Connected::new(Some(cm), stream, qp, Some(listener));
+                return Next::Go(Phase::Connected(connected));
             }
             Stage::Started(_) if notes.ended.is_some() => {
                 let result = notes.ended.map_or(Ok(()), result_of);
@@ -386,6 +400,7 @@ impl Accepting {
             other => other,
         };
         Next::Wait(Phase::Accepting(Self {
+            listener,
             cm,
             qp,
             offer,

@@ -395,7 +395,7 @@ impl Link {
                 turn.device.counters().add(Counter::Connects, 1);
                 let depths = Depths::new(agreed.ird, agreed.ord);
                 let cm = call.connected(&peers, depths, data).ok();
-                Next::Go(Phase::Connected(Connected::new(cm, stream, qp)))
+                Next::Go(Phase::Connected(Connected::new(cm, stream, qp, None)))
             }
             Err((error, socket)) => {
                 socket.set_linger_abort();

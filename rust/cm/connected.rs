@@ -7,11 +7,14 @@ use kernel::{
     sync::Arc, //
 };
 
-use super::endpoint::{
-    Attachment,
-    Next,
-    Phase,
-    Turn, //
+use super::{
+    endpoint::{
+        Attachment,
+        Next,
+        Phase,
+        Turn, //
+    },
+    listen::Listener, //
 };
 use crate::{
     stream::{
@@ -46,23 +49,36 @@ pub(super) struct Connected {
     stream: Arc<Stream>,
     /// The queue pair.
     qp: Attachment,
+    /// Where it came in, if it did; until its owner ends it.
+    listener: Option<Arc<Listener>>,
     /// The stream has been told to end.
     closing: bool,
 }
 
 impl Connected {
     /// The beginning. Without `cm` the connection ends at once.
-    pub(super) fn new(cm: Option<iwcm::Connected>, stream: Arc<Stream>, qp: Attachment) -> Self {
+    pub(super) fn new(
+        cm: Option<iwcm::Connected>,
+        stream: Arc<Stream>,
+        qp: Attachment,
+        listener: Option<Arc<Listener>>,
+    ) -> Self {
         Self {
             cm,
             stream,
             qp,
+            listener,
             closing: false,
         }
     }
 
     /// Waits for the end of the stream.
     pub(super) fn step(mut self, turn: &mut Turn<'_>) -> Next {
+        if turn.notes.left && !self.qp.qp().is_user() {
+            if let Some(listener) = self.listener.take() {
+                listener.closed_one();
+            }
+        }
         if let Some(reason) = turn.notes.ended {
             // Whoever hears of the end may use the queue pair for something else.
             drop(self.qp);

@@ -108,6 +108,8 @@ pub(super) enum Next {
 pub(super) struct Notes {
     /// The device, the listener or the queue pair goes.
     pub(super) quit: bool,
+    /// The owner of the queue pair ends the connection.
+    pub(super) left: bool,
     /// The stream of a responder has had its first FPDU.
     pub(super) ready: bool,
     /// The stream has ended.
@@ -352,6 +354,10 @@ impl Attached for Hook {
     fn qp_leaving(&self, _how: Leaving) {
         // Without a stream there is nothing to be ended gracefully.
         self.0.abort();
+    }
+
+    fn owner_closes(&self) {
+        self.0.note(|notes| notes.left = true);
     }
 }
 

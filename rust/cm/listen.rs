@@ -35,6 +35,7 @@ use super::{
         Endpoint,
         Phase, //
     },
+    pause::Pause,
     registry::Member, //
 };
 use crate::{
@@ -92,6 +93,8 @@ struct Open {
     cm: Listening,
     /// Those whose Request has not come, in the order they came.
     strangers: KVec<Stranger>,
+    /// Holds requests back when the user closes connections.
+    pause: Pause,
     /// The device.
     device: Arc<Device>,
 }
@@ -166,6 +169,7 @@ impl Listener {
             socket,
             cm: call.commit(),
             strangers: KVec::new(),
+            pause: Pause::new(),
             device: device.clone(),
         });
         Ok(listener.handle)
@@ -202,6 +206,7 @@ impl Listener {
             cm,
             strangers,
             device,
+            ..
         } = open;
         drop(socket);
         drop(cm);
@@ -289,13 +294,22 @@ impl Listener {
         }
     }
 
-    /// Offers a connection to `iw_cm`. Process context, sleeps.
+    /// The user has closed a connection that it had accepted here. Process context, sleeps.
+    pub(super) fn closed_one(&self) {
+        if let Some(open) = (*self.open.lock()).as_mut() {
+            open.pause.begin();
+        }
+    }
+
+    /// Offers the connection of a peer that connected at `came` to `iw_cm`. Process context, sleeps.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`: `iw_cm` has no room for it now. `ECONNABORTED`: the listener was stopped.
+    /// `ENOMEM`: `iw_cm` has no room for it now. `EAGAIN`: it is to be held back for a while.
+    /// `ECONNABORTED`: the listener was stopped.
     pub(super) fn offer(
         &self,
+        came: Instant<Monotonic>,
         connection: Handle,
         peers: &Peers,
         depths: Depths,
@@ -303,6 +317,9 @@ impl Listener {
     ) -> Result {
         let open = self.open.lock();
         let open = open.as_ref().ok_or(ECONNABORTED)?;
+        if open.pause.holds(came) {
+            return Err(EAGAIN);
+        }
         open.cm.request(connection, peers, depths, private_data)
     }
 }
@@ -335,7 +352,7 @@ pub(super) struct Seat {
 
 impl Seat {
     /// The listener.
-    pub(super) fn listener(&self) -> &Listener {
+    pub(super) fn listener(&self) -> &Arc<Listener> {
         &self.listener
     }
 }

@@ -130,6 +130,9 @@ pub(crate) trait Attached: Send + Sync {
     /// Any context, maybe under locks: only notes it and queues work. The connection manager
     /// [detaches](Qp::detach) in finite time.
     fn qp_leaving(&self, how: Leaving);
+
+    /// The owner of the queue pair ends the connection. Any context; only notes it and queues work.
+    fn owner_closes(&self);
 }
 
 /// The fields of a queue pair that its state lock protects.
@@ -488,6 +491,14 @@ impl Qp {
         }
     }
 
+    /// Tells the connection manager that the owner ends the connection. Process context.
+    fn tell_owner_closes(&self) {
+        let attached = self.inner.lock().attached.clone();
+        if let Some(attached) = attached {
+            attached.owner_closes();
+        }
+    }
+
     /// Starts the graceful end. Any context.
     ///
     /// `EINVAL` when there is nothing to end gracefully.
@@ -593,6 +604,7 @@ impl Qp {
     /// Ends the queue pair: nothing of it is heard any more once this has returned. Process
     /// context; sleeps until the stream, the connection manager and `iw_cm` have let go.
     pub(super) fn destroy(self: &Arc<Self>) {
+        self.tell_owner_closes();
         self.fail();
         self.core.retire();
         self.stop_flushing();

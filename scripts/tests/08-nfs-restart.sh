@@ -20,6 +20,7 @@ for version in 3 4.2; do
 	wait_for 30 "the writer got going" bigger "$NFS_EXPORT/$file" $((20 * 65536))
 	nfs_threads_stop
 	wait_for 20 "the listener is gone" not listening 20049
+	nothing_left_at_server
 	nfs_start
 	finish "$writer" 60 writer-$version
 	check_blocks "$NFS_EXPORT/$file" 300 || die "v$version: server restart lost data"

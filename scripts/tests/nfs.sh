@@ -49,6 +49,11 @@ nfs_threads_stop() {
 	"${NFS_PREFIX[@]}" sh -c 'mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd; rpc.nfsd 0'
 }
 
+# Connections that the server has not let go: nobody would ever do so once its listener is gone,
+# and the device could not be removed any more.
+server_ids() { rdma res show cm_id | grep 'src-addr [^ ]*:20049 '; }
+nothing_left_at_server() { wait_for 20 "the server's connections are gone" not server_ids; }
+
 nfs_stop() {
 	mountpoint -q "$NFS_MOUNT" && umount -f -l "$NFS_MOUNT"
 	nfs_threads_stop 2>/dev/null

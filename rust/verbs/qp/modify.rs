@@ -174,11 +174,13 @@ impl Qp {
             Some(Step::Fail) => {
                 keep(&mut inner);
                 drop(inner);
+                self.tell_owner_closes();
                 self.fail();
                 Ok(())
             }
             Some(Step::Close) => {
                 drop(inner);
+                self.tell_owner_closes();
                 self.close()?;
                 keep(&mut self.inner.lock());
                 Ok(())
