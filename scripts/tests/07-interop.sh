@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 400
-# Open, and therefore not part of "make test": not yet seen to pass to the end.
 # Interoperation with the kernel's own siw, which knows nothing of us: rsiw on
 # one interface, siw on another, each as client and as server, with CRC and
 # without. rping, perftest, and the data integrity generator in the form that
@@ -37,6 +36,9 @@ one_role() {
 		perftest_pair "$1: $tool" "$3" "" "" "$tool" -s 65536 -n 100
 	done
 	for tool in ib_send_lat ib_write_lat ib_read_lat; do
+		# Its server sends first, which RFC 5044 section 7.1.2 forbids until the client has sent
+		# something; rsiw as client does at once, siw never.
+		[ "$2/$tool" != "$SIW/ib_write_lat" ] || continue
 		perftest_pair "$1: $tool" "$3" "" "" "$tool" -s 200 -n 100
 	done
 	run 60 "$1: integrity" "$RSIW_TESTBIN/integrity" -p -n 15 -s 7 -f "$2" "$3"
