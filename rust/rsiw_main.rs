@@ -4,8 +4,6 @@
 //!
 //! The crate root: the module, its parameters, and the order of start and stop.
 
-#![allow(dead_code, reason = "taken out when the rooms are joined")]
-
 use kernel::prelude::*;
 
 mod cm;

@@ -28,10 +28,7 @@ mod tests;
 mod transmit;
 mod work;
 
-use iwarp_wire::{
-    RtrKind,
-    TerminateReason, //
-};
+use iwarp_wire::RtrKind;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -134,8 +131,6 @@ pub(crate) struct Config {
 pub(crate) enum Close {
     /// Everything posted so far is sent, then FIN (RFC 5041 section 6.2.1).
     Graceful,
-    /// A Terminate at the next FPDU boundary, then FIN (RFC 5040 section 4.8).
-    Terminate(TerminateReason),
     /// Reset.
     Abort,
 }
@@ -145,8 +140,7 @@ impl Close {
     fn rank(&self) -> u8 {
         match self {
             Self::Graceful => 0,
-            Self::Terminate(_) => 1,
-            Self::Abort => 2,
+            Self::Abort => 1,
         }
     }
 }

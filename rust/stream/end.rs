@@ -93,7 +93,6 @@ impl Session<'_> {
                     self.qp.enter(QpState::Closing);
                 }
             }
-            Close::Terminate(reason) => self.fail(Terminate::bare(reason)),
             Close::Abort => {
                 self.end(EndReason::LocalClose);
                 self.over(true);

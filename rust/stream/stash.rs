@@ -101,9 +101,4 @@ impl Stash {
                 .map_err(Error::from)
         })
     }
-
-    /// Forgets the FPDU, and gives the memory back.
-    pub(super) fn clear(&mut self) {
-        self.octets = KVVec::new();
-    }
 }

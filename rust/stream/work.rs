@@ -44,10 +44,7 @@ use super::{
     Role, //
 };
 use crate::verbs::{
-    cq::{
-        WcOpcode,
-        WcStatus, //
-    },
+    cq::WcStatus,
     queue::wqe::{
         BadWqe,
         Payload,
@@ -495,10 +492,5 @@ impl Session<'_> {
             entry.due = Due::Sent(0);
         }
         self.proto.tx.queued.failed = true;
-    }
-
-    /// What the opcode of an entry means to a peer's Terminate.
-    pub(super) fn is_read(entry: &Entry) -> bool {
-        entry.opcode == WcOpcode::Read
     }
 }

@@ -86,8 +86,6 @@ pub(crate) struct Seen {
     data: Counter,
     /// Calls of `write_space`.
     space: Counter,
-    /// Calls of `state_change`.
-    states: Counter,
     /// Calls of `error_report`.
     errors: Counter,
     /// Calls of `incoming`.
@@ -126,11 +124,6 @@ impl Seen {
         self.data.get()
     }
 
-    /// Calls of `state_change`.
-    pub(crate) fn states(&self) -> u32 {
-        self.states.get()
-    }
-
     /// Calls of `error_report`.
     pub(crate) fn errors(&self) -> u32 {
         self.errors.get()
@@ -151,9 +144,7 @@ impl Handler for Seen {
         this.space.count();
     }
 
-    fn state_change(this: ArcBorrow<'_, Self>, _sock: CallbackSock<'_>) {
-        this.states.count();
-    }
+    fn state_change(_this: ArcBorrow<'_, Self>, _sock: CallbackSock<'_>) {}
 
     fn error_report(this: ArcBorrow<'_, Self>, _sock: CallbackSock<'_>) {
         this.errors.count();
