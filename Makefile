@@ -8,8 +8,11 @@ KDIR ?= /lib/modules/$(shell uname -r)/build
 T ?=
 KERNEL ?= 7.2
 
+# 1: the headlines of the benchmark only.
+QUICK ?=
+
 .DELETE_ON_ERROR:
-.PHONY: modules help demo test vm kunit lint install clean
+.PHONY: modules help demo test bench vm kunit lint install clean
 
 modules:
 	@scripts/host-module "$(KDIR)"
@@ -25,6 +28,7 @@ help:
 	@echo '  make vm         a shell in the guest with the module loaded (KERNEL=7.3, KERNEL=debug)'
 	@echo '  make test       everything that has to hold before a change goes in'
 	@echo '  make test T=02-rping   one system test (KERNEL=debug: on the debug kernel)'
+	@echo '  make bench      rsiw against TCP, siw and rxe, into docs/performance.md (QUICK=1: the headlines)'
 	@echo '  make kunit      the module'\''s KUnit suites, on the debug kernel'
 	@echo '  make lint       clippy, W=1, rustfmt, checkpatch, shellcheck, cargo clippy'
 	@echo
@@ -37,6 +41,9 @@ demo:
 
 test:
 	@scripts/test --kernel "$(KERNEL)" $(T)
+
+bench:
+	@QUICK="$(QUICK)" scripts/bench
 
 vm:
 	@scripts/module "$(KERNEL)"

@@ -15,6 +15,7 @@ bindgen_target_x86 := x86_64-linux-gnu
 bindgen_target_arm64 := aarch64-linux-gnu
 bindgen_target_riscv := riscv64-linux-gnu
 bindgen_target_loongarch := loongarch64-linux-gnusf
+bindgen_target_um := $(bindgen_target_$(SUBARCH))
 
 bindgen_c_flags = $(filter $(bindgen_keep_flags),$(c_flags)) \
 	-w --target=$(bindgen_target_$(SRCARCH)) -fno-builtin -D__BINDGEN__ -DMODULE -I$(src)/include

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The module's trace events (`include/trace.h`); each costs one untaken branch while it is off.
+//! The module's trace events (`include/trace.h`); each costs one untaken branch while it is off,
+//! and nothing on kernels without trace events.
 
+#[cfg(CONFIG_TRACEPOINTS)]
 use super::bindings;
 
 /// A queue pair changed its state; the numbers are those of `enum ib_qp_state`. Any context.
 #[inline]
 pub(crate) fn qp_state(qpn: u32, from: u32, to: u32) {
+    #[cfg(not(CONFIG_TRACEPOINTS))]
+    let _ = (qpn, from, to);
+    #[cfg(CONFIG_TRACEPOINTS)]
     // SAFETY: A real static key, defined by `include/trace.c`.
     if unsafe {
         kernel::jump_label::static_branch_unlikely!(
@@ -24,6 +29,9 @@ pub(crate) fn qp_state(qpn: u32, from: u32, to: u32) {
 /// context.
 #[inline]
 pub(crate) fn terminate(qpn: u32, sent: bool, code: u32) {
+    #[cfg(not(CONFIG_TRACEPOINTS))]
+    let _ = (qpn, sent, code);
+    #[cfg(CONFIG_TRACEPOINTS)]
     // SAFETY: A real static key, defined by `include/trace.c`.
     if unsafe {
         kernel::jump_label::static_branch_unlikely!(

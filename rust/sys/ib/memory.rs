@@ -325,8 +325,9 @@ impl KernelMemory {
     fn walk(self, addr: u64, mut mover: impl Mover) -> Result {
         let len = mover.left();
         let end = addr.checked_add(len as u64).ok_or(EFAULT)?;
-        // Kernel addresses are the upper half; anything else is a stray of the kernel user.
-        if (addr as i64) >= 0 || (end as i64) > 0 {
+        // Kernel addresses are the upper half; anything else is a stray of the kernel user. But
+        // User-mode Linux lives at low addresses, as its processes do in others.
+        if cfg!(not(CONFIG_UML)) && ((addr as i64) >= 0 || (end as i64) > 0) {
             return Err(EFAULT);
         }
         // SAFETY: By the invariant of the type.

@@ -1,0 +1,189 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""Makes of the measurements a page, a plot and a machine-readable file.
+
+Usage: report.py RESULTS-DIRECTORY OUTPUT-DIRECTORY
+"""
+
+import json
+import os
+import re
+import statistics
+import sys
+import time
+
+from plot import plot
+from targets import TARGETS
+
+LABELS = {"tcp": "TCP", "rsiw": "rsiw", "rsiw-crc": "rsiw, CRC on", "siw": "siw", "rxe": "rxe"}
+CANDIDATES = tuple(LABELS)
+PATHS = {
+    "lo1500": "loopback, MTU 1500",
+    "lo9000": "loopback, MTU 9000",
+    "lo65536": "loopback, MTU 65536",
+    "veth": "veth between two namespaces, MTU 1500, TSO and GRO on",
+    "delay": "veth, MTU 1500, 1 ms delay each way",
+    "loss": "veth, MTU 1500, 0.1 % loss",
+}
+MEASURES = {
+    "bw": "{} bandwidth, {}",
+    "lat": "{} latency, {}",
+}
+
+
+class Table:
+    """All records by path, measure and candidate."""
+
+    def __init__(self, records):
+        self.records = records
+        self.cells = {}
+        for record in records:
+            key = record["path"], record["measure"], record["candidate"]
+            self.cells.setdefault(key, []).append(record)
+
+    def values(self, path, measure, candidate, field="value"):
+        """What the repeats gave, failures left out."""
+        cell = self.cells.get((path, measure, candidate), ())
+        return [record[field] for record in cell if field in record]
+
+    def median(self, path, measure, candidate, field="value"):
+        """The median, or None if nothing came about."""
+        values = self.values(path, measure, candidate, field)
+        return statistics.median(values) if values else None
+
+    def ratio(self, above, below):
+        """The ratio of two medians; each is (path, measure, candidate[, field])."""
+        top, bottom = self.median(*above), self.median(*below)
+        return top / bottom if top is not None and bottom else None
+
+
+def number(value):
+    """Three digits that count."""
+    if value is None:
+        return "-"
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def spread(values):
+    """Half of the distance between the extremes, in percent of the median."""
+    if len(values) < 2 or not statistics.median(values):
+        return ""
+    return f" ±{50 * (max(values) - min(values)) / statistics.median(values):.0f}"
+
+
+def name_of(measure):
+    """What a measure is called in a table."""
+    parts = measure.split("_")
+    size = {"64": "64 B", "4096": "4 KiB", "16384": "16 KiB", "65536": "64 KiB",
+            "1048576": "1 MiB"}.get(parts[-1])
+    if len(parts) == 3 and parts[1] in MEASURES and size:
+        return MEASURES[parts[1]].format(parts[0], size)
+    return " ".join(parts)
+
+
+def unit_of(table, path, measure):
+    """The unit of a row."""
+    for candidate in CANDIDATES:
+        for record in table.cells.get((path, measure, candidate), ()):
+            if "unit" in record:
+                return record["unit"]
+    return ""
+
+
+def rows(table, path):
+    """The measures of a path, in the order in which they were made."""
+    seen = {}
+    for record in table.records:
+        if record["path"] == path:
+            seen.setdefault(record["measure"])
+    return list(seen)
+
+
+def path_table(table, path):
+    """One path's measurements in Markdown."""
+    present = [c for c in CANDIDATES if any(key[0] == path and key[2] == c for key in table.cells)]
+    lines = ["| measure | unit | " + " | ".join(LABELS[c] for c in present) + " | rsiw : siw |",
+             "| --- | --- |" + " ---: |" * (len(present) + 1)]
+    for measure in rows(table, path):
+        cells = []
+        for candidate in present:
+            values = table.values(path, measure, candidate)
+            failed = table.cells.get((path, measure, candidate)) and not values
+            middle = number(statistics.median(values)) if values else "failed" if failed else ""
+            tail = table.median(path, measure, candidate, "tail")
+            if tail is not None:
+                middle += f" (99 %: {number(tail)})"
+            cells.append(middle + spread(values))
+        ratio = table.ratio((path, measure, "rsiw"), (path, measure, "siw"))
+        cells.append(f"{ratio:.2f}" if ratio is not None else "")
+        lines.append(f"| {name_of(measure)} | {unit_of(table, path, measure)} | "
+                     + " | ".join(cells) + " |")
+    return lines
+
+
+def target_table(table):
+    """What was aimed at, and what came out."""
+    lines = ["| measure | target | measured | |", "| --- | --- | --- | --- |"]
+    for target in TARGETS:
+        found = [(label, table.ratio(above, below)) for label, above, below in target.pairs]
+        found = [(label, ratio) for label, ratio in found if ratio is not None]
+        if not found:
+            lines.append(f"| {target.what} | {target.says()} | not measured | |")
+            continue
+        ok = all(target.holds(ratio) for _, ratio in found)
+        text = ", ".join(f"{label} {ratio:.2f}".strip() for label, ratio in found)
+        lines.append(f"| {target.what} | {target.says()} | {text} | {'met' if ok else 'missed'} |")
+    return lines
+
+
+def page(table, information):
+    """The whole page."""
+    lines = ["# Performance", "",
+             "This page is made by `make bench`; changes by hand would be lost.", "",
+             f"{information['date']}, Linux {information['kernel']}, {information['platform']}, "
+             f"{information['processors']} processors ({information['model']}), "
+             f"{information['repeats']} repeats, revision {information['commit']}.", "",
+             "![The headline ratios](performance.svg)", "", "## Targets", "",
+              "Ratios of medians in this run. Where not told otherwise: loopback at MTU 1500, "
+              "CRC off on both sides.", ""]
+    lines += target_table(table)
+    lines += ["", "## Measurements", "",
+              "Medians; ± is half of the distance between the extremes, in percent. Bandwidth in "
+              "10^6 octets a second."]
+    for path, title in PATHS.items():
+        if any(key[0] == path for key in table.cells):
+            lines += ["", f"### {title[0].upper()}{title[1:]}", ""] + path_table(table, path)
+    errors = [r for r in table.records if "error" in r]
+    if errors:
+        lines += ["", "### What failed", ""]
+        for record in errors:
+            text = " ".join(record["error"].split())[:200]
+            lines.append(f"- {record['path']}/{record['measure']}/{record['candidate']}: {text}")
+    return "\n".join(lines) + "\n"
+
+
+def host_facts():
+    """What the guest does not know."""
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        model = re.search(r"^model name\s*: (.*)$", file.read(), re.M)
+    return {"date": time.strftime("%Y-%m-%d"), "model": model[1] if model else "unknown",
+            "platform": os.environ["BENCH_PLATFORM"], "commit": os.environ["BENCH_COMMIT"]}
+
+
+def main():
+    source, target = sys.argv[1:]
+    with open(source + "/results.jsonl", encoding="ascii") as file:
+        records = [json.loads(line) for line in file]
+    with open(source + "/information.json", encoding="utf-8") as file:
+        facts = json.load(file) | host_facts()
+    table = Table(records)
+    data = json.dumps({"information": facts, "records": records}, indent=1) + "\n"
+    for name, text in (("md", page(table, facts)), ("svg", plot(table, LABELS)), ("json", data)):
+        with open(f"{target}/performance.{name}", "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+if __name__ == "__main__":
+    main()
