@@ -22,8 +22,8 @@ PATHS = {
     "lo9000": "loopback, MTU 9000",
     "lo65536": "loopback, MTU 65536",
     "veth": "veth between two namespaces, MTU 1500, TSO and GRO on",
-    "delay": "veth, MTU 1500, 1 ms delay each way",
-    "loss": "veth, MTU 1500, 0.1 % loss",
+    "delay": "veth, MTU 1500, 1 ms delay on the way there",
+    "loss": "veth, MTU 1500, 0.1 % loss on the way there",
 }
 MEASURES = {
     "bw": "{} bandwidth, {}",

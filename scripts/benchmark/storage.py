@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """NFS 4.2 and NVMe over RDMA and over TCP, driven by fio. Disks are memory, or nothing at all."""
 
+import glob
 import json
 import os
 import subprocess
 
-from machine import MODPROBE, Failed, listening, run, wait_for, write
+from machine import MODPROBE, Failed, listening, read, run, wait_for, write
 
 EXPORT, MOUNT = "/srv/bench", "/mnt/bench"
 NVMET = "/sys/kernel/config/nvmet"
@@ -110,16 +111,12 @@ class Nvme(Storage):
 
     def disk(self):
         """The path of the connected disk, or None."""
-        base = "/sys/class/nvme-subsystem"
-        for entry in os.listdir(base) if os.path.isdir(base) else ():
-            with open(f"{base}/{entry}/subsysnqn", encoding="ascii") as file:
-                if file.read().strip() != NQN:
-                    continue
-            for name in os.listdir(f"{base}/{entry}"):
-                if name.startswith("nvme") and "n" in name[4:] and "c" not in name:
-                    path = "/dev/" + name
-                    if os.path.exists(path):
-                        return path
+        for path in glob.glob("/sys/block/nvme*"):
+            # A disk's device is its controller, or with multipath its subsystem.
+            known = path + "/device/subsysnqn"
+            node = "/dev/" + os.path.basename(path)
+            if os.path.exists(known) and read(known) == NQN and os.path.exists(node):
+                return node
         return None
 
     def measure(self, address, over):
