@@ -7,9 +7,10 @@
 //! - [`connect`]: TCP, our Request, the peer's Reply, the stream
 //! - [`listen`], [`accept`]: the peer's Request, the decision of `iw_cm`, our Reply, the stream
 //!
-//! then [`connected`] until the stream ends. [`frame`] moves start-up frames, [`timer`] limits the
-//! time of a phase, [`pause`] the haste of peers that connect again, [`registry`] knows all
-//! endpoints and listeners of a device.
+//! then [`connected`] until the stream ends. Queue pairs that connect themselves, without `iw_cm`,
+//! are the business of [`direct`]. [`frame`] moves start-up frames, [`timer`] limits the time of a
+//! phase, [`pause`] the haste of peers that connect again, [`registry`] knows all endpoints and
+//! listeners of a device.
 //!
 //! `iw_cm` is told of the steps by types that can not be used in the wrong order
 //! ([`crate::sys::iwcm`]).
@@ -17,6 +18,7 @@
 mod accept;
 mod connect;
 mod connected;
+pub(crate) mod direct;
 mod endpoint;
 mod frame;
 mod listen;
@@ -39,7 +41,10 @@ use kernel::{
     sync::Arc, //
 };
 
-pub(crate) use self::registry::DeviceState;
+pub(crate) use self::{
+    direct::Doors,
+    registry::DeviceState, //
+};
 use crate::{
     params,
     stream::{
@@ -133,5 +138,6 @@ fn stream_config(agreed: &Parameters, role: Role) -> Config {
         ord: agreed.ord,
         role,
         initial: KVec::new(),
+        mirror: false,
     }
 }

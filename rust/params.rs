@@ -74,6 +74,17 @@ pub(crate) fn mpa_reply_timeout_ms() -> u32 {
     value!(mpa_reply_timeout_ms)
 }
 
+/// The TCP port where queue pairs that connect themselves meet, 1 to 65535; 0: there are none.
+pub(crate) fn direct_port() -> u16 {
+    u16::try_from(value!(direct_port)).unwrap_or(0)
+}
+
+/// How long work requests of such a queue pair wait for the connection, in milliseconds: 1 to
+/// [`MAX_TIMEOUT_MS`]. No less than that; longer if the attributes of the queue pair say so.
+pub(crate) fn direct_timeout_ms() -> u32 {
+    value!(direct_timeout_ms)
+}
+
 /// Tells whether every parameter has a meaning. Called once, before anything reads one.
 ///
 /// # Errors
@@ -104,6 +115,8 @@ pub(crate) fn check() -> Result {
             1,
             MAX_TIMEOUT_MS,
         ),
+        ("direct_port", value!(direct_port), 0, u16::MAX.into()),
+        ("direct_timeout_ms", direct_timeout_ms(), 1, MAX_TIMEOUT_MS),
     ];
     for (name, value, low, high) in ranges {
         if !(low..=high).contains(&value) {

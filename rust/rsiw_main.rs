@@ -52,6 +52,14 @@ module! {
             default: 10000,
             description: "Limit of waiting for a peer's MPA reply in ms (default 10000)",
         },
+        direct_port: u32 {
+            default: 4791,
+            description: "TCP port where queue pairs connect themselves (default 4791), 0: none",
+        },
+        direct_timeout_ms: u32 {
+            default: 10000,
+            description: "How long their work waits for the connection in ms (default 10000)",
+        },
     },
 }
 

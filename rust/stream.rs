@@ -124,6 +124,8 @@ pub(crate) struct Config {
     pub(crate) role: Role,
     /// Octets already read from the socket behind the start-up frame; normally empty.
     pub(crate) initial: KVec<u8>,
+    /// The peer is the queue pair itself, and this is the end that receives.
+    pub(crate) mirror: bool,
 }
 
 /// How the local side wants a stream to end.
@@ -131,6 +133,8 @@ pub(crate) struct Config {
 pub(crate) enum Close {
     /// Everything posted so far is sent, then FIN (RFC 5041 section 6.2.1).
     Graceful,
+    /// At once for the queue pair; the peer gets what TCP has taken, then FIN.
+    Leave,
     /// Reset.
     Abort,
 }
@@ -140,7 +144,8 @@ impl Close {
     fn rank(&self) -> u8 {
         match self {
             Self::Graceful => 0,
-            Self::Abort => 1,
+            Self::Leave => 1,
+            Self::Abort => 2,
         }
     }
 }
@@ -266,11 +271,16 @@ impl Stream {
         config: Config,
         owner: Arc<dyn Owner>,
     ) -> Result<Arc<Stream>, (Error, Socket)> {
+        let mirror = config.mirror;
         let stream = match Self::new(&qp, &socket, config, owner) {
             Ok(stream) => stream,
             Err(error) => return Err((error, socket)),
         };
-        if let Err(error) = qp.set_rts(stream.clone()) {
+        let taken = match mirror {
+            true => qp.set_mirror(stream.clone()),
+            false => qp.set_rts(stream.clone()),
+        };
+        if let Err(error) = taken {
             return Err((error, socket));
         }
         socket.set_sndbuf_cap(SEND_BUFFER);
@@ -342,6 +352,14 @@ impl Stream {
             }
         }
         self.as_arc_borrow().go_on_in_process();
+    }
+
+    /// Limits how long the peer may leave data unacknowledged, in milliseconds; 0: as the system
+    /// does. Process context; sleeps.
+    pub(crate) fn set_patience(&self, millis: u32) {
+        if let Some(socket) = &*self.socket.lock() {
+            socket.set_user_timeout(millis);
+        }
     }
 
     /// One batch of work for the holder of the socket.

@@ -32,8 +32,12 @@ pub(crate) use self::{
         Qpn,
         Stag, //
     },
-    link::Registration,
+    link::{
+        qp_in,
+        Registration, //
+    },
     qp::{
+        direct,
         Attached,
         Leaving,
         Qp,

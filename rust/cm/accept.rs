@@ -159,6 +159,7 @@ impl HalfOpen {
     /// Reads the Request and hands it to `iw_cm`.
     ///
     /// A peer that does not send a Request is not worth an answer (requirements.md MPA-95).
+    #[inline(never)]
     pub(super) fn step(mut self, turn: &mut Turn<'_>) -> Next {
         let (peers, frame) = match self.request.read(&self.socket) {
             _ if turn.notes.quit => return Next::Wait(Phase::Over),
@@ -206,7 +207,7 @@ impl HalfOpen {
 }
 
 /// A Request without its private data, to be kept.
-fn without_data(frame: &Frame<'_>) -> Frame<'static> {
+pub(super) fn without_data(frame: &Frame<'_>) -> Frame<'static> {
     Frame {
         private_data: &[],
         ..*frame
@@ -234,6 +235,7 @@ pub(super) struct Offered {
 
 impl Offered {
     /// Looks whether the peer is still waiting.
+    #[inline(never)]
     pub(super) fn step(self, turn: &mut Turn<'_>) -> Next {
         if turn.notes.quit || has_more(&self.socket) || turn.timer.is_over() {
             return Next::Wait(Phase::Over);
@@ -334,6 +336,7 @@ impl Agreement {
         qp.qp().set_depths(agreed.ird, agreed.ord);
         match Stream::start(qp.qp().clone(), socket, config, qp.owner()) {
             Ok(stream) => {
+                turn.started(&stream);
                 turn.timer.set(params::mpa_request_timeout_ms());
                 Ok(Stage::Started(stream))
             }
@@ -361,6 +364,7 @@ pub(super) struct Accepting {
 
 impl Accepting {
     /// Goes on as far as possible without waiting.
+    #[inline(never)]
     pub(super) fn step(self, turn: &mut Turn<'_>) -> Next {
         let Self {
             listener,

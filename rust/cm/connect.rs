@@ -217,6 +217,7 @@ pub(super) struct Initiator {
 
 impl Initiator {
     /// Goes on as far as possible without waiting.
+    #[inline(never)]
     pub(super) fn step(self, turn: &mut Turn<'_>) -> Next {
         let Self { link, stage } = self;
         if turn.notes.quit {
@@ -391,6 +392,7 @@ impl Link {
         qp.qp().set_depths(agreed.ird, agreed.ord);
         match Stream::start(qp.qp().clone(), socket, config, qp.owner()) {
             Ok(stream) => {
+                turn.started(&stream);
                 turn.timer.clear();
                 turn.device.counters().add(Counter::Connects, 1);
                 let depths = Depths::new(agreed.ird, agreed.ord);

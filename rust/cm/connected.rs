@@ -73,6 +73,7 @@ impl Connected {
     }
 
     /// Waits for the end of the stream.
+    #[inline(never)]
     pub(super) fn step(mut self, turn: &mut Turn<'_>) -> Next {
         if turn.notes.left && !self.qp.qp().is_user() {
             if let Some(listener) = self.listener.take() {

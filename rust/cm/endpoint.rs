@@ -43,13 +43,16 @@ use super::{
     },
     connect::Initiator,
     connected::Connected,
+    direct::Direct,
     registry::Member,
     timer::Timer, //
 };
 use crate::{
     stream::{
+        Close,
         EndReason,
         Owner,
+        Stream,
         StreamEvent, //
     },
     sys::{
@@ -89,8 +92,38 @@ pub(super) enum Phase {
     Accepting(Accepting),
     /// The stream runs, and `iw_cm` knows.
     Connected(Connected),
+    /// The queue pair connects itself, at whatever stage.
+    Direct(KBox<Direct>),
+    /// At the end, but a stream has not let go of its socket.
+    Lingering(Streams),
     /// At the end.
     Over,
+}
+
+/// The streams of an endpoint: there are two where a queue pair is connected to itself.
+#[derive(Default)]
+pub(super) struct Streams([Option<Arc<Stream>>; 2]);
+
+impl Streams {
+    /// Adds one.
+    fn add(&mut self, stream: &Arc<Stream>) {
+        if let Some(free) = self.0.iter_mut().find(|place| place.is_none()) {
+            *free = Some(stream.clone());
+        }
+    }
+
+    /// Takes them all; `None` if there are none.
+    fn take(&mut self) -> Option<Self> {
+        let some = self.0.iter().any(Option::is_some);
+        some.then(|| mem::take(self))
+    }
+
+    /// Resets their connections.
+    fn abort(&self) {
+        for stream in self.0.iter().flatten() {
+            stream.close(Close::Abort);
+        }
+    }
 }
 
 /// What a step leads to.
@@ -114,6 +147,8 @@ pub(super) struct Notes {
     pub(super) ready: bool,
     /// The stream has ended.
     pub(super) ended: Option<EndReason>,
+    /// Queue pairs and streams that know the endpoint.
+    hooks: u32,
 }
 
 /// What a step has to work with.
@@ -124,8 +159,17 @@ pub(super) struct Turn<'a> {
     pub(super) device: &'a Arc<Device>,
     /// The limit of time of its phase.
     pub(super) timer: &'a mut Timer,
+    /// Its streams, from their start.
+    streams: &'a mut Streams,
     /// What it was told.
     pub(super) notes: Notes,
+}
+
+impl Turn<'_> {
+    /// Has the endpoint look after a stream that was started until it has let go of its socket.
+    pub(super) fn started(&mut self, stream: &Arc<Stream>) {
+        self.streams.add(stream);
+    }
 }
 
 /// What the lock protects.
@@ -134,6 +178,8 @@ struct Inner {
     phase: Phase,
     /// The limit of time of that.
     timer: Timer,
+    /// The streams that were started.
+    streams: Streams,
     /// The device, until the end.
     device: Option<Arc<Device>>,
 }
@@ -199,6 +245,7 @@ impl Endpoint {
                         Inner {
                             phase: Phase::New,
                             timer: Timer::new(),
+                            streams: Streams::default(),
                             device: Some(device.clone()),
                         },
                         "rsiw_endpoint"
@@ -225,7 +272,29 @@ impl Endpoint {
         self: &Arc<Self>,
         f: impl FnOnce(Phase, &mut Turn<'_>) -> Result<Phase, (Error, Phase)>,
     ) -> Result {
-        let mut inner = self.inner.lock();
+        let mut guard = self.inner.lock();
+        let result = self.replace(&mut guard, f);
+        self.advance(&mut guard, false);
+        result
+    }
+
+    /// As [`change`](Self::change), but has the work item move on: for callers on whose stack there
+    /// is no room for that.
+    pub(super) fn change_and_leave(
+        self: &Arc<Self>,
+        f: impl FnOnce(Phase, &mut Turn<'_>) -> Result<Phase, (Error, Phase)>,
+    ) -> Result {
+        let result = self.replace(&mut self.inner.lock(), f);
+        self.look();
+        result
+    }
+
+    /// Changes the phase.
+    fn replace(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        f: impl FnOnce(Phase, &mut Turn<'_>) -> Result<Phase, (Error, Phase)>,
+    ) -> Result {
         let Some(device) = inner.device.clone() else {
             return Err(crate::sys::errno::ECONNRESET);
         };
@@ -235,9 +304,10 @@ impl Endpoint {
             endpoint: self,
             device: &device,
             timer: &mut inner.timer,
+            streams: &mut inner.streams,
             notes,
         };
-        let result = match f(phase, &mut turn) {
+        match f(phase, &mut turn) {
             Ok(phase) => {
                 inner.phase = phase;
                 Ok(())
@@ -246,12 +316,11 @@ impl Endpoint {
                 inner.phase = phase;
                 Err(error)
             }
-        };
-        self.advance(&mut inner, false);
-        result
+        }
     }
 
     /// Makes all steps that can be made now; `fired`: the timer has called.
+    #[inline(never)]
     fn advance(self: &Arc<Self>, inner: &mut Inner, fired: bool) {
         let Some(device) = inner.device.clone() else {
             return;
@@ -263,10 +332,15 @@ impl Endpoint {
                 endpoint: self,
                 device: &device,
                 timer: &mut inner.timer,
+                streams: &mut inner.streams,
                 notes,
             };
             match phase.step(&mut turn) {
                 Next::Go(phase) => inner.phase = phase,
+                Next::Wait(Phase::Over) => match inner.streams.take() {
+                    Some(streams) => inner.phase = Phase::Lingering(streams),
+                    None => break false,
+                },
                 Next::Wait(phase) => {
                     inner.phase = phase;
                     break false;
@@ -313,6 +387,9 @@ impl Endpoint {
 
 impl Phase {
     /// Makes one step.
+    ///
+    /// Those of the phases are kept apart: in one function they would make one large stack frame,
+    /// and below it TCP needs its room.
     fn step(self, turn: &mut Turn<'_>) -> Next {
         match self {
             Self::New => Next::Wait(Self::New),
@@ -321,9 +398,23 @@ impl Phase {
             Self::Offered(offered) => offered.step(turn),
             Self::Accepting(accepting) => accepting.step(turn),
             Self::Connected(connected) => connected.step(turn),
+            Self::Direct(direct) => direct.step(turn),
+            Self::Lingering(streams) => linger(streams, turn),
             Self::Over => Next::Wait(Self::Over),
         }
     }
+}
+
+/// Waits until the streams have let go of their sockets, which must not outlive the device.
+fn linger(streams: Streams, turn: &mut Turn<'_>) -> Next {
+    if turn.notes.hooks == 0 {
+        return Next::Wait(Phase::Over);
+    }
+    turn.timer.clear();
+    if turn.notes.quit {
+        streams.abort();
+    }
+    Next::Wait(Phase::Lingering(streams))
 }
 
 impl Handler for Endpoint {
@@ -348,22 +439,57 @@ impl Handler for Endpoint {
 }
 
 /// An endpoint as its queue pair and its stream know it.
-struct Hook(Arc<Endpoint>);
+struct Hook {
+    /// The endpoint.
+    endpoint: Arc<Endpoint>,
+    /// It is of interest when the stream begins and ends.
+    tells: bool,
+}
+
+impl Hook {
+    /// Makes one.
+    fn new(endpoint: &Arc<Endpoint>, tells: bool) -> Result<Arc<Self>> {
+        let hook = Self {
+            endpoint: endpoint.clone(),
+            tells,
+        };
+        {
+            let mut notes = endpoint.notes.lock();
+            notes.hooks = notes.hooks.saturating_add(1);
+        }
+        // Should this fail, dropping it counts it off.
+        Ok(Arc::new(hook, GFP_KERNEL)?)
+    }
+}
 
 impl Attached for Hook {
     fn qp_leaving(&self, _how: Leaving) {
         // Without a stream there is nothing to be ended gracefully.
-        self.0.abort();
+        self.endpoint.abort();
+    }
+
+    fn qp_news(&self) {
+        self.endpoint.look();
     }
 
     fn owner_closes(&self) {
-        self.0.note(|notes| notes.left = true);
+        self.endpoint.note(|notes| notes.left = true);
+    }
+}
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        self.endpoint
+            .note(|notes| notes.hooks = notes.hooks.saturating_sub(1));
     }
 }
 
 impl Owner for Hook {
     fn stream_event(&self, event: StreamEvent) {
-        self.0.note(|notes| match event {
+        if !self.tells {
+            return;
+        }
+        self.endpoint.note(|notes| match event {
             StreamEvent::Ready => notes.ready = true,
             StreamEvent::Ended(reason) => notes.ended = Some(reason),
         });
@@ -381,7 +507,7 @@ pub(super) struct Attachment {
 impl Attachment {
     /// Begins to work for a queue pair; `EINVAL` when it is not fit to be connected.
     pub(super) fn new(qp: Arc<Qp>, endpoint: &Arc<Endpoint>) -> Result<Self> {
-        let hook = Arc::new(Hook(endpoint.clone()), GFP_KERNEL)?;
+        let hook = Hook::new(endpoint, true)?;
         qp.attach(hook.clone())?;
         Ok(Self { qp, hook })
     }
@@ -389,6 +515,12 @@ impl Attachment {
     /// The queue pair.
     pub(super) fn qp(&self) -> &Arc<Qp> {
         &self.qp
+    }
+
+    /// The endpoint, as the stream of the receiving end knows it where a queue pair is connected to
+    /// itself: its other stream tells of the connection.
+    pub(super) fn mirror_owner(&self) -> Result<Arc<dyn Owner>> {
+        Ok(Hook::new(&self.hook.endpoint, false)?)
     }
 
     /// The endpoint, as a stream knows it.

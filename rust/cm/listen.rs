@@ -124,16 +124,16 @@ impl WorkItem<{ Listener::TAKE }> for Listener {
             match this.take_one() {
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(_) => return this.take_after(RETRY_MS),
+                Err(_) => return this.take_later(),
             }
         }
-        this.take_after(0);
+        this.take_now();
     }
 }
 
 impl Incoming for Listener {
     fn incoming(this: ArcBorrow<'_, Self>) {
-        Arc::from(this).take_after(0);
+        Arc::from(this).take_now();
     }
 }
 
@@ -197,10 +197,11 @@ impl Listener {
     }
 
     /// Ends listening; the strangers are sent away. Process context, sleeps.
-    pub(super) fn stop(&self) {
+    pub(super) fn stop(self: &Arc<Self>) {
         let Some(open) = self.open.lock().take() else {
             return;
         };
+        work::cancel_delayed::<_, { Self::TAKE }>(self);
         let Open {
             socket,
             cm,
@@ -216,14 +217,17 @@ impl Listener {
         device.cm_state().leave(self.handle);
     }
 
-    /// Has the work item take connections after a while. Any context.
-    fn take_after(self: Arc<Self>, millis: u32) {
-        // News do not wait for the end of a delay.
-        let delay = msecs_to_jiffies(millis);
-        if millis == 0 {
-            work::process().mod_delayed::<_, { Self::TAKE }>(self, delay);
-        } else {
-            work::process().enqueue_delayed::<_, { Self::TAKE }>(self, delay);
+    /// Has the work item take connections, without waiting for the end of a delay. Any context.
+    fn take_now(self: Arc<Self>) {
+        work::process().mod_delayed::<_, { Self::TAKE }>(self, 0);
+    }
+
+    /// Has the work item take connections after a while.
+    fn take_later(self: &Arc<Self>) {
+        let delay = msecs_to_jiffies(RETRY_MS);
+        // Whoever stops the listener cancels what waits, after the lock.
+        if self.open.lock().is_some() {
+            work::process().enqueue_delayed::<_, { Self::TAKE }>(self.clone(), delay);
         }
     }
 
@@ -290,7 +294,7 @@ impl Listener {
         // The endpoint is in use by its caller, so this is not the last reference.
         drop(place.map(|place| strangers.remove(place)));
         if was_full {
-            self.clone().take_after(0);
+            self.clone().take_now();
         }
     }
 

@@ -14,6 +14,7 @@ use kernel::{
         RBTreeNodeReservation, //
     },
     sync::{
+        atomic::Atomic,
         Arc,
         CondVar,
         Mutex, //
@@ -64,6 +65,8 @@ pub(crate) struct DeviceState {
     /// There are no members left.
     #[pin]
     empty: CondVar,
+    /// The device takes part in the listener of its network namespace.
+    pub(super) in_door: Atomic<bool>,
 }
 
 impl DeviceState {
@@ -79,6 +82,7 @@ impl DeviceState {
                 "rsiw_cm_registry"
             ),
             empty <- new_condvar!("rsiw_cm_empty"),
+            in_door: Atomic::new(false),
         })
     }
 

@@ -17,11 +17,32 @@ use kernel::{
 
 /// A limit of time.
 #[derive(Clone, Copy)]
-struct Limit {
+pub(super) struct Limit {
     /// When it began.
     since: Instant<Monotonic>,
     /// How long it is.
     millis: u32,
+}
+
+impl Limit {
+    /// A limit for what begins now.
+    pub(super) fn new(millis: u32) -> Self {
+        Self {
+            since: Instant::now(),
+            millis,
+        }
+    }
+
+    /// Whether it is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.remaining() == 0
+    }
+
+    /// Milliseconds until it is over.
+    pub(super) fn remaining(&self) -> u32 {
+        let gone = u32::try_from(self.since.elapsed().as_millis()).unwrap_or(u32::MAX);
+        self.millis.saturating_sub(gone)
+    }
 }
 
 /// The limit of the step that is under way, if it has one.
@@ -43,10 +64,7 @@ impl Timer {
 
     /// Limits what begins now.
     pub(super) fn set(&mut self, millis: u32) {
-        self.limit = Some(Limit {
-            since: Instant::now(),
-            millis,
-        });
+        self.limit = Some(Limit::new(millis));
         self.changed = true;
     }
 
@@ -72,9 +90,7 @@ impl Timer {
 
     /// Milliseconds until the limit is over.
     fn remaining(&self) -> Option<u32> {
-        let limit = self.limit?;
-        let gone = u32::try_from(limit.since.elapsed().as_millis()).unwrap_or(u32::MAX);
-        Some(limit.millis.saturating_sub(gone))
+        self.limit.as_ref().map(Limit::remaining)
     }
 }
 

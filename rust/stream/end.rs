@@ -93,6 +93,7 @@ impl Session<'_> {
                     self.qp.enter(QpState::Closing);
                 }
             }
+            Close::Leave => self.end(EndReason::LocalClose),
             Close::Abort => {
                 self.end(EndReason::LocalClose);
                 self.over(true);
@@ -139,11 +140,14 @@ impl Session<'_> {
         self.proto.tx.job = None;
         self.proto.rx.receiver.fail();
         self.pins.release();
-        self.flush_sent();
+        let lost = self.flush_sent();
         if let Some(recv) = self.proto.rx.recv.take() {
             self.report_recv(recv.id, WcStatus::WrFlush, 0, None, false);
         }
-        self.qp.stream_ended(reason);
+        match self.proto.mirror {
+            true => self.qp.mirror_ended(),
+            false => self.qp.stream_ended(reason, lost),
+        }
         self.tell(StreamEvent::Ended(reason));
         match reason {
             EndReason::Reset => self.over(false),
@@ -152,9 +156,11 @@ impl Session<'_> {
         }
     }
 
-    /// Reports every fetched work request that is not complete, in posting order.
-    fn flush_sent(&mut self) {
+    /// Reports every fetched work request that is not complete, in posting order; whether there
+    /// was one.
+    fn flush_sent(&mut self) -> bool {
         self.retire();
+        let lost = !self.proto.sent.is_empty();
         while let Some(entry) = self.proto.sent.pop() {
             let status = match entry.status {
                 WcStatus::Success => WcStatus::WrFlush,
@@ -169,7 +175,9 @@ impl Session<'_> {
                 solicited: false,
             });
         }
-        if let Some(wqe) = self.proto.tx.queued.take_stalled() {
+        let stalled = self.proto.tx.queued.take_stalled();
+        let lost = lost || stalled.is_some();
+        if let Some(wqe) = stalled {
             self.qp.complete_send(&Completion {
                 id: wqe.id,
                 opcode: wqe.opcode(),
@@ -179,6 +187,7 @@ impl Session<'_> {
                 solicited: false,
             });
         }
+        lost
     }
 
     /// Nothing more is to be said to the peer.

@@ -101,6 +101,9 @@ pub(super) struct State {
 pub(super) struct Proto {
     /// How far the stream's life has come.
     pub(super) phase: Phase,
+    /// The receiving end of a queue pair that is connected to itself: the send queue belongs to
+    /// the other end.
+    pub(super) mirror: bool,
     /// What comes in.
     pub(super) rx: Rx,
     /// What goes out.
@@ -169,6 +172,7 @@ impl State {
     pub(super) fn new(qp: Arc<Qp>, owner: Arc<dyn Owner>, config: Config) -> Result<Self> {
         let proto = Proto {
             phase: Phase::Starting,
+            mirror: config.mirror,
             sent: SentQueue::new(qp.sq().depth() as usize)?,
             tx: Tx::new(&config)?,
             rx: Rx::new(config),

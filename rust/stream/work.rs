@@ -283,7 +283,10 @@ impl Session<'_> {
         if self.proto.tx.queued.starved {
             return None;
         }
-        let next = self.qp.sq().fetch();
+        let next = match self.proto.mirror {
+            true => None,
+            false => self.qp.sq().fetch(),
+        };
         self.proto.tx.queued.idle = next.is_none();
         match next? {
             Ok(wqe) => Some(wqe),

@@ -32,6 +32,8 @@ errno! {
     EAFNOSUPPORT;
     /// Address already in use.
     EADDRINUSE;
+    /// This side has no such address.
+    EADDRNOTAVAIL;
     /// Network is unreachable.
     ENETUNREACH;
     /// Connection aborted by this side's software.

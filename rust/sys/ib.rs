@@ -4,7 +4,7 @@
 //!
 //! The vtable calls a [`driver::Driver`], which never sees a raw pointer:
 //!
-//! - [`driver`]: what a driver provides; [`attr`], [`wr`], [`event`]: what it is given
+//! - [`driver`]: what a driver provides; [`attr`], [`path`], [`wr`], [`event`]: what it is given
 //! - [`vtable`], [`objects`], [`memory_verbs`], [`queue_verbs`]: from C callbacks to the driver
 //! - [`device`], [`link`], [`netdev`], [`stats`]: a device's life
 //! - [`ring`], [`mmap`], [`udata`]: what is shared with a process
@@ -22,6 +22,7 @@ mod memory_verbs;
 mod mmap;
 pub(crate) mod netdev;
 pub(crate) mod objects;
+pub(crate) mod path;
 pub(crate) mod pin;
 mod queue_verbs;
 pub(crate) mod ring;

@@ -139,6 +139,14 @@ impl Socket {
         unsafe { bindings::sock_no_linger(self.base.sk()) }
     }
 
+    /// Limits how long the peer may leave data unacknowledged, in milliseconds; 0: as the system
+    /// does (RFC 5482).
+    pub(crate) fn set_user_timeout(&self, millis: u32) {
+        let millis = c_int::try_from(millis).unwrap_or(c_int::MAX);
+        // SAFETY: The socket is ours, and a TCP one. No value is refused that is not negative.
+        unsafe { bindings::tcp_sock_set_user_timeout(self.base.sk(), millis) };
+    }
+
     /// Fixes the octets that may wait to be sent or acknowledged; TCP adapts the limit otherwise.
     pub(crate) fn set_sndbuf_cap(&self, octets: u32) {
         let octets = c_int::try_from(octets).unwrap_or(c_int::MAX);

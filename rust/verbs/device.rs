@@ -173,6 +173,11 @@ impl Device {
         )
     }
 
+    /// The listeners for queue pairs that connect themselves.
+    pub(crate) fn doors(&self) -> &cm::Doors {
+        self.globals.doors()
+    }
+
     /// What all devices of the module have in common.
     pub(super) fn globals(&self) -> &Arc<Globals> {
         &self.globals
@@ -197,6 +202,11 @@ impl Device {
     /// on its way out. For one use: holding it keeps the namespace. Process context.
     pub(crate) fn netns(&self) -> Option<NetNs> {
         self.core.netns()
+    }
+
+    /// A number of the network namespace of its interface, for comparison.
+    pub(crate) fn net_id(&self) -> usize {
+        self.net
     }
 
     /// Whether its interface is in the network namespace of that number.
@@ -266,9 +276,15 @@ impl Device {
         room.get(..n).unwrap_or(&[])
     }
 
+    /// What `gid` is to the device. Process or softirq context.
+    pub(super) fn gid_standing(&self, gid: &gid::Gid) -> gid::Standing {
+        self.gids.lock().standing(gid)
+    }
+
     /// Its interface has got another hardware address.
     pub(super) fn set_address(&self, address: [u8; 6]) {
         self.gids.lock().set_id(gid::eui64(address));
+        self.refresh_addresses();
         self.core.gids_changed();
     }
 

@@ -7,6 +7,11 @@
 //! hardware address of the interface makes. The others are the IP addresses of the interface, IPv4
 //! as `::ffff:a.b.c.d`; an address keeps its place as long as it is there.
 
+use core::net::{
+    IpAddr,
+    Ipv6Addr, //
+};
+
 use kernel::prelude::*;
 
 use crate::verbs::limits;
@@ -32,8 +37,32 @@ fn link_local(id: [u8; 8]) -> Gid {
     [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, d, e, f, g, h]
 }
 
+/// The IP address that a GID stands for; `None` if no single host can have it.
+pub(super) fn ip_of(gid: &Gid) -> Option<IpAddr> {
+    let ip = Ipv6Addr::from(*gid).to_canonical();
+    let broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+    (!ip.is_unspecified() && !ip.is_multicast() && !broadcast).then_some(ip)
+}
+
+/// What a GID is to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// An address of its interface.
+    Address,
+    /// In the table, but no packet can be sent to it: the first entry of an interface that does
+    /// not have the address which its hardware address makes.
+    NameOnly,
+    /// Somebody else's.
+    Foreign,
+}
+
 /// The table.
-pub(super) struct GidTable([Gid; LEN]);
+pub(super) struct GidTable {
+    /// The entries.
+    entries: [Gid; LEN],
+    /// The first entry is an address of the interface.
+    first_is_address: bool,
+}
 
 impl GidTable {
     /// The table of an interface without addresses.
@@ -41,28 +70,47 @@ impl GidTable {
         let mut entries = [NONE; LEN];
         let [first, ..] = &mut entries;
         *first = link_local(id);
-        Self(entries)
+        Self {
+            entries,
+            first_is_address: false,
+        }
     }
 
     /// The entry at `index`; all zero for an empty one.
     pub(super) fn get(&self, index: u32) -> Gid {
-        self.0.get(index as usize).copied().unwrap_or(NONE)
+        self.entries.get(index as usize).copied().unwrap_or(NONE)
     }
 
-    /// Changes the interface identifier.
+    /// What `gid` is to the device.
+    pub(super) fn standing(&self, gid: &Gid) -> Standing {
+        let [first, others @ ..] = &self.entries;
+        if *gid == NONE {
+            Standing::Foreign
+        } else if others.contains(gid) || (gid == first && self.first_is_address) {
+            Standing::Address
+        } else if gid == first {
+            Standing::NameOnly
+        } else {
+            Standing::Foreign
+        }
+    }
+
+    /// Changes the interface identifier. The addresses are to be [updated](Self::update) then.
     pub(super) fn set_id(&mut self, id: [u8; 8]) {
-        let [first, ..] = &mut self.0;
+        let [first, ..] = &mut self.entries;
         *first = link_local(id);
+        self.first_is_address = false;
     }
 
     /// Takes over the addresses of the interface; gives whether that changed anything.
     ///
     /// Those for which there is no place are left out.
     pub(super) fn update(&mut self, addresses: &[Gid]) -> bool {
-        let [first, others @ ..] = &mut self.0;
+        let [first, others @ ..] = &mut self.entries;
+        self.first_is_address = addresses.contains(first);
         let mut changed = false;
         for entry in others.iter_mut() {
-            if *entry != NONE && !addresses.contains(entry) {
+            if *entry != NONE && (!addresses.contains(entry) || entry == first) {
                 *entry = NONE;
                 changed = true;
             }
@@ -105,6 +153,38 @@ mod tests {
         assert_eq!(table.get(0), own);
         assert_eq!(table.get(1), address(1));
         assert_eq!(table.get(u32::MAX), NONE);
+    }
+
+    #[test]
+    fn names_and_addresses_are_told_apart() {
+        let mut table = GidTable::new([1; 8]);
+        let first = table.get(0);
+        assert_eq!(table.standing(&first), Standing::NameOnly);
+        assert_eq!(table.standing(&NONE), Standing::Foreign);
+        assert!(table.update(&[first, address(1)]));
+        assert_eq!(table.standing(&first), Standing::Address);
+        assert_eq!(table.standing(&address(1)), Standing::Address);
+        assert_eq!(table.standing(&address(2)), Standing::Foreign);
+        table.set_id([2; 8]);
+        assert_eq!(table.standing(&first), Standing::Foreign);
+        assert_eq!(table.standing(&table.get(0)), Standing::NameOnly);
+        assert!(table.update(&[first, address(1)]));
+        assert_eq!(table.standing(&first), Standing::Address);
+    }
+
+    #[test]
+    fn hosts_have_one_address() {
+        let mapped =
+            |a, b, c, d| Ipv6Addr::from(core::net::Ipv4Addr::new(a, b, c, d).to_ipv6_mapped());
+        let ip = |addr: Ipv6Addr| ip_of(&addr.octets());
+        assert!(ip(mapped(192, 0, 2, 1)).is_some_and(|ip| ip.is_ipv4()));
+        assert!(ip(mapped(0, 0, 0, 0)).is_none());
+        assert!(ip(mapped(224, 0, 0, 1)).is_none());
+        assert!(ip(mapped(255, 255, 255, 255)).is_none());
+        assert!(ip(Ipv6Addr::UNSPECIFIED).is_none());
+        assert!(ip(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1)).is_none());
+        let host = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+        assert!(ip(host) == Some(IpAddr::V6(host)));
     }
 
     #[test]

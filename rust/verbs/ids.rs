@@ -17,7 +17,7 @@ impl Qpn {
     pub(super) const MAX: u32 = 0x00ff_ffff;
 
     /// Wraps a number that the table of queue pairs has given out.
-    pub(super) const fn new(number: u32) -> Self {
+    pub(crate) const fn new(number: u32) -> Self {
         Self(number)
     }
 

@@ -17,6 +17,7 @@ use kernel::{
 };
 
 use crate::{
+    cm,
     sys::{
         ib::{
             device::Allocated,
@@ -35,7 +36,11 @@ use crate::{
         table::Table, //
     },
     verbs::{
-        gid,
+        gid::{
+            self,
+            Gid,
+            Standing, //
+        },
         ids::Qpn,
         Device,
         Qp,
@@ -52,6 +57,9 @@ pub(super) struct Globals {
     /// Devices that are registered, or about to be.
     #[pin]
     devices: Mutex<KVec<Arc<Device>>>,
+    /// Listeners for queue pairs that connect themselves, one a network namespace.
+    #[pin]
+    doors: cm::Doors,
 }
 
 impl Globals {
@@ -61,6 +69,7 @@ impl Globals {
             try_pin_init!(Self {
                 qps <- Table::new(Qpn::MIN..Qpn::MAX),
                 devices <- new_mutex!(KVec::new(), "rsiw_devices"),
+                doors <- cm::Doors::new(),
             }? Error),
             GFP_KERNEL,
         )
@@ -69,6 +78,29 @@ impl Globals {
     /// Queue pairs by number.
     pub(super) fn qps(&self) -> &Table<Qp> {
         &self.qps
+    }
+
+    /// Listeners for queue pairs that connect themselves.
+    pub(super) fn doors(&self) -> &cm::Doors {
+        &self.doors
+    }
+
+    /// What `gid` is to the devices of a network namespace. Process context.
+    pub(super) fn gid_standing(&self, net: usize, gid: &Gid) -> Standing {
+        let devices = self.devices.lock();
+        let of = |standing| {
+            devices
+                .iter()
+                .filter(|device| device.is_in(net))
+                .any(|device| device.gid_standing(gid) == standing)
+        };
+        if of(Standing::Address) {
+            Standing::Address
+        } else if of(Standing::NameOnly) {
+            Standing::NameOnly
+        } else {
+            Standing::Foreign
+        }
     }
 
     /// Calls `f`, which does not sleep for long, with every device.
@@ -115,6 +147,12 @@ fn globals() -> Result<Arc<Globals>> {
     GLOBALS.lock().as_ref().cloned().ok_or(ENODEV)
 }
 
+/// The queue pair of that number on a device of a network namespace. Process context.
+pub(crate) fn qp_in(net: usize, number: u32) -> Option<Arc<Qp>> {
+    let qp = globals().ok()?.qps().get_arc(number)?;
+    qp.device().is_in(net).then_some(qp)
+}
+
 /// Makes a device of that name on an interface. Process context; sleeps.
 pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
     if netdev.kind() == NetdevKind::Other {
@@ -136,6 +174,8 @@ pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
         device.core().unregister();
         return Err(ENODEV);
     }
+    // Should the port be taken now, it is tried again when a queue pair wants it.
+    let _ = globals.doors().enter(&device);
     pr_debug!("rsiw: {name} on interface {}\n", netdev.ifindex());
     Ok(())
 }

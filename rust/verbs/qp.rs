@@ -8,15 +8,18 @@
 //! queue, then the receive queue.
 //!
 //! - [`modify`]: the verbs that change and tell attributes
+//! - [`direct`]: queue pairs whose owner names the peer, and which connect themselves
 //! - [`flush`]: completion of what will not be executed any more
 //!
-//! Locks, outermost first: the flush lock, the state, then those of the queues.
+//! Locks, outermost first: the one of changes, the flush lock, the state, then those of the queues.
 
+pub(crate) mod direct;
 mod flush;
 pub(crate) mod modify;
 
 use kernel::{
     impl_has_work,
+    new_mutex,
     new_work,
     prelude::*,
     sync::{
@@ -27,7 +30,8 @@ use kernel::{
             Relaxed,
             Release, //
         },
-        Arc, //
+        Arc,
+        Mutex, //
     },
     workqueue::{
         Work,
@@ -98,6 +102,11 @@ pub(crate) enum QpState {
     Terminate = 4,
     /// `ERR`: nothing is executed any more.
     Error = 5,
+    /// `RTS` of a queue pair that connects itself: work requests wait for the stream.
+    Waiting = 6,
+    /// The peer of a queue pair that connects itself has left in order, nothing was lost, and the
+    /// owner has not noticed: for him the state is as before.
+    Left = 7,
 }
 
 impl QpState {
@@ -109,7 +118,21 @@ impl QpState {
             2 => Self::Rts,
             3 => Self::Closing,
             4 => Self::Terminate,
+            6 => Self::Waiting,
+            7 => Self::Left,
             _ => Self::Error,
+        }
+    }
+
+    /// Its number in `enum ib_qp_state`, for trace events.
+    const fn traced(self) -> u32 {
+        match self {
+            Self::Idle => 1,
+            Self::Rtr => 2,
+            Self::Rts | Self::Waiting | Self::Left => 3,
+            Self::Closing => 4,
+            Self::Terminate => 5,
+            Self::Error => 6,
         }
     }
 }
@@ -133,6 +156,11 @@ pub(crate) trait Attached: Send + Sync {
 
     /// The owner of the queue pair ends the connection. Any context; only notes it and queues work.
     fn owner_closes(&self);
+
+    /// What a queue pair that connects itself tells of its [terms](Qp::terms) has changed.
+    ///
+    /// Context as above.
+    fn qp_news(&self);
 }
 
 /// The fields of a queue pair that its state lock protects.
@@ -143,12 +171,16 @@ pub(super) struct QpInner {
     initialised: bool,
     /// The stream, from its start to its end.
     stream: Option<Arc<Stream>>,
+    /// The receiving end, if the peer is the queue pair itself.
+    mirror: Option<Arc<Stream>>,
     /// There was a stream once.
     started: bool,
     /// The connection manager, while it works for this queue pair.
     attached: Option<Arc<dyn Attached>>,
     /// The attributes that the owner has set and that `query_qp` tells.
     attrs: modify::Kept,
+    /// The peer, if the owner has named one.
+    direct: Option<direct::Direct>,
 }
 
 /// How a queue pair is made.
@@ -204,6 +236,9 @@ pub(crate) struct Qp {
     /// The state and what goes with it.
     #[pin]
     inner: SpinLockIrq<QpInner>,
+    /// Has changes by the owner made one after the other.
+    #[pin]
+    changing: Mutex<()>,
     /// Serializes flushing.
     #[pin]
     flushing: SpinLockIrq<flush::Flushing>,
@@ -294,12 +329,15 @@ impl Qp {
                         state: QpState::Idle,
                         initialised: false,
                         stream: None,
+                        mirror: None,
                         started: false,
                         attached: None,
                         attrs: modify::Kept::default(),
+                        direct: None,
                     },
                     "rsiw_qp"
                 ),
+                changing <- new_mutex!((), "rsiw_qp_changing"),
                 flushing <- new_spinlock_irq!(flush::Flushing::new(), "rsiw_qp_flush"),
                 events: Atomic::new(0),
                 core <- CoreRef::new(core),
@@ -354,9 +392,7 @@ impl Qp {
 
     /// Changes the state.
     fn set_state(&self, inner: &mut QpInner, state: QpState) {
-        // In `enum ib_qp_state` INIT is 1, and the others follow as here.
-        let traced = |state: QpState| (state as u32).wrapping_add(1);
-        trace::qp_state(self.qpn.get(), traced(inner.state), traced(state));
+        trace::qp_state(self.qpn.get(), inner.state.traced(), state.traced());
         inner.state = state;
         self.state.store(state as u32, Release);
     }
@@ -410,7 +446,9 @@ impl Qp {
         if inner.started {
             return Err(EINVAL);
         }
-        if !matches!(inner.state, QpState::Idle | QpState::Rtr) || !self.core.get() {
+        if !matches!(inner.state, QpState::Idle | QpState::Rtr | QpState::Waiting)
+            || !self.core.get()
+        {
             return Err(crate::sys::errno::ENOTCONN);
         }
         inner.started = true;
@@ -435,26 +473,76 @@ impl Qp {
     /// Takes the queue pair back from its stream: the stream's last act, which afterwards touches
     /// neither queues nor regions. Softirq or process context, the socket lock held.
     ///
-    /// The stream has itself completed all that it had fetched.
-    pub(crate) fn stream_ended(self: &Arc<Self>, reason: EndReason) {
+    /// The stream has itself completed all that it had fetched; `lost`: some of that without
+    /// success.
+    pub(crate) fn stream_ended(self: &Arc<Self>, reason: EndReason, lost: bool) {
         let mut inner = self.inner.lock();
         let stream = inner.stream.take();
-        self.set_state(&mut inner, QpState::Error);
+        // In InfiniBand nobody hears of it when a peer with which he has no business goes.
+        let unnoticed = reason == EndReason::PeerFin
+            && !lost
+            && matches!(inner.state, QpState::Rts | QpState::Closing)
+            && matches!(&inner.direct, Some(direct) if !direct.closing);
+        let direct = inner.direct.is_some();
+        let mirror = inner.mirror.clone();
+        let end = if unnoticed {
+            QpState::Left
+        } else {
+            QpState::Error
+        };
+        self.set_state(&mut inner, end);
         drop(inner);
         if stream.is_none() {
             return;
         }
-        if matches!(
-            reason,
-            EndReason::TerminateReceived | EndReason::LlpError(_)
-        ) {
-            self.fatal(QpEvent::Fatal);
+        if let Some(mirror) = mirror {
+            mirror.close(Close::Leave);
+        }
+        if unnoticed {
+            drop(stream);
+            self.core.put();
+            return;
+        }
+        match reason {
+            EndReason::TerminateReceived | EndReason::LlpError(_) => self.fatal(QpEvent::Fatal),
+            EndReason::Reset | EndReason::PeerFin if direct => self.fatal(QpEvent::Fatal),
+            _ => {}
         }
         self.flush();
         if matches!(self.rq, RecvSource::Shared(_)) {
             self.fatal(QpEvent::LastWqeReached);
         }
         drop(stream);
+        self.core.put();
+    }
+
+    /// Gives the receiving end of a queue pair that is connected to itself to a stream. Process
+    /// context.
+    ///
+    /// `ENOTCONN` if the sending end is not there any more.
+    pub(crate) fn set_mirror(&self, stream: Arc<Stream>) -> Result {
+        let mut inner = self.inner.lock();
+        if inner.state != QpState::Rts || inner.mirror.is_some() || !self.core.get() {
+            return Err(crate::sys::errno::ENOTCONN);
+        }
+        inner.mirror = Some(stream);
+        Ok(())
+    }
+
+    /// As [`stream_ended`](Self::stream_ended), of the receiving end.
+    pub(crate) fn mirror_ended(self: &Arc<Self>) {
+        let mut inner = self.inner.lock();
+        let mirror = inner.mirror.take();
+        let stream = inner.stream.clone();
+        drop(inner);
+        if mirror.is_none() {
+            return;
+        }
+        match stream {
+            Some(stream) => stream.close(Close::Leave),
+            None => self.flush(),
+        }
+        drop(mirror);
         self.core.put();
     }
 
@@ -468,7 +556,14 @@ impl Qp {
                 }
             }
             QpState::Error => self.flush(),
-            QpState::Idle | QpState::Rtr | QpState::Terminate => {}
+            QpState::Waiting => {
+                let attached = self.inner.lock().attached.clone();
+                if let Some(attached) = attached {
+                    attached.qp_news();
+                }
+            }
+            // A peer that has left is not answered for by an error at once either.
+            QpState::Idle | QpState::Rtr | QpState::Terminate | QpState::Left => {}
         }
     }
 
@@ -478,10 +573,16 @@ impl Qp {
         self.set_state(&mut inner, QpState::Error);
         let stream = inner.stream.clone();
         let attached = inner.attached.clone();
+        // What has been reported as sent must arrive: no more than this can the owner of a queue
+        // pair that connects itself do.
+        let how = match &inner.direct {
+            Some(_) => Close::Leave,
+            None => Close::Abort,
+        };
         drop(inner);
         match stream {
             // The stream's end flushes.
-            Some(stream) => stream.close(Close::Abort),
+            Some(stream) => stream.close(how),
             None => {
                 if let Some(attached) = attached {
                     attached.qp_leaving(Leaving::Abort);
@@ -521,7 +622,7 @@ impl Qp {
                 attached.ok_or(EINVAL)?.qp_leaving(Leaving::Graceful);
                 Ok(())
             }
-            QpState::Terminate | QpState::Error => Err(EINVAL),
+            QpState::Terminate | QpState::Error | QpState::Waiting | QpState::Left => Err(EINVAL),
         }
     }
 

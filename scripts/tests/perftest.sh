@@ -5,6 +5,7 @@
 PERFTEST_PORT=18600
 
 # perftest_pair LABEL ADDRESS SERVER_PREFIX CLIENT_PREFIX TOOL ARGUMENT...
+# rdma_cm connects, unless PERFTEST_CM is set and empty: then perftest does.
 # Both ends get the same arguments; the prefixes are commands such as "ip netns exec X" or "".
 # With PERFTEST_FROM the client's connection has that source address; the server then listens on
 # its own address only, not on every device.
@@ -37,14 +38,14 @@ perftest_once() {
 	shift 5
 	PERFTEST_PORT=$((PERFTEST_PORT + 1))
 	# shellcheck disable=SC2086 # prefixes are lists of words
-	spawn "server-$tool" $before_server "$tool" -R -F -p "$PERFTEST_PORT" ${PERFTEST_FROM:+--bind_source_ip "$address"} "$@"
+	spawn "server-$tool" $before_server "$tool" ${PERFTEST_CM--R} -F -p "$PERFTEST_PORT" ${PERFTEST_FROM:+--bind_source_ip "$address"} "$@"
 	server=$SPAWNED
 	if ! (wait_for 20 "$tool server listens" perftest_listening "$before_server" "$PERFTEST_PORT"); then
 		show_log "$(log_of "server-$tool")"
 		die "$label: the server does not come up"
 	fi
 	# shellcheck disable=SC2086
-	if ! (run 60 "$label" $before_client "$tool" -R -F -p "$PERFTEST_PORT" ${PERFTEST_FROM:+--bind_source_ip "$PERFTEST_FROM"} "$@" "$address"); then
+	if ! (run 60 "$label" $before_client "$tool" ${PERFTEST_CM--R} -F -p "$PERFTEST_PORT" ${PERFTEST_FROM:+--bind_source_ip "$PERFTEST_FROM"} "$@" "$address"); then
 		show_log "$(log_of "server-$tool")"
 		stop "$server"
 		return 1

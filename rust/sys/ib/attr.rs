@@ -6,7 +6,10 @@
 
 use kernel::prelude::*;
 
-use crate::sys::bindings;
+use crate::sys::{
+    bindings,
+    ib::path::AddressVector, //
+};
 
 /// States as the verbs name them (`enum ib_qp_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +113,27 @@ pub(crate) struct Change {
     pub(crate) max_rd_atomic: Option<u8>,
     /// Reads the peer may have outstanding (IRD).
     pub(crate) max_dest_rd_atomic: Option<u8>,
-    /// The mask has something that an RNIC has not.
+    /// The way to the peer.
+    pub(crate) path: Option<AddressVector>,
+    /// The peer's queue pair.
+    pub(crate) dest_qpn: Option<u32>,
+    /// The peer's first packet sequence number.
+    pub(crate) rq_psn: Option<u32>,
+    /// Our first packet sequence number.
+    pub(crate) sq_psn: Option<u32>,
+    /// `enum ib_mtu`.
+    pub(crate) path_mtu: Option<u32>,
+    /// How long to wait for an answer: 4.096 us times two to the power of this; 0 for ever.
+    pub(crate) timeout: Option<u8>,
+    /// How often to try again.
+    pub(crate) retry_count: Option<u8>,
+    /// How often to try again when the peer has no receive posted.
+    pub(crate) rnr_retry: Option<u8>,
+    /// How long the peer is to wait then, as a code.
+    pub(crate) min_rnr_timer: Option<u8>,
+    /// The whole mask.
+    mask: u32,
+    /// The mask or a value has something that an RNIC has not.
     pub(crate) unsupported: bool,
 }
 
@@ -136,7 +159,11 @@ const KNOWN: u32 = bindings::ib_qp_attr_mask_IB_QP_STATE
 
 impl Change {
     /// What of `attr` the mask selects.
-    pub(super) fn from_raw(attr: &bindings::ib_qp_attr, mask: u32) -> Self {
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` has prepared `attr` for `modify_qp`.
+    pub(super) unsafe fn from_raw(attr: &bindings::ib_qp_attr, mask: u32) -> Self {
         let on = |bit: u32| mask & bit != 0;
         let mut unsupported = mask & !KNOWN != 0;
         let mut state = |bit, value| {
@@ -149,6 +176,8 @@ impl Change {
         };
         let to = state(bindings::ib_qp_attr_mask_IB_QP_STATE, attr.qp_state);
         let current = state(bindings::ib_qp_attr_mask_IB_QP_CUR_STATE, attr.cur_qp_state);
+        let number = |bit, value: u32| on(bit).then_some(value);
+        let short = |bit, value: u8| on(bit).then_some(value);
         Self {
             state: to,
             current,
@@ -160,7 +189,37 @@ impl Change {
                 .then_some(attr.max_rd_atomic),
             max_dest_rd_atomic: on(bindings::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC)
                 .then_some(attr.max_dest_rd_atomic),
+            path: on(bindings::ib_qp_attr_mask_IB_QP_AV)
+                // SAFETY: The core has filled in what belongs to the address vector.
+                .then(|| unsafe { AddressVector::from_raw(&attr.ah_attr) }),
+            dest_qpn: number(bindings::ib_qp_attr_mask_IB_QP_DEST_QPN, attr.dest_qp_num),
+            rq_psn: number(bindings::ib_qp_attr_mask_IB_QP_RQ_PSN, attr.rq_psn),
+            sq_psn: number(bindings::ib_qp_attr_mask_IB_QP_SQ_PSN, attr.sq_psn),
+            path_mtu: number(bindings::ib_qp_attr_mask_IB_QP_PATH_MTU, attr.path_mtu),
+            timeout: short(bindings::ib_qp_attr_mask_IB_QP_TIMEOUT, attr.timeout),
+            retry_count: short(bindings::ib_qp_attr_mask_IB_QP_RETRY_CNT, attr.retry_cnt),
+            rnr_retry: short(bindings::ib_qp_attr_mask_IB_QP_RNR_RETRY, attr.rnr_retry),
+            min_rnr_timer: short(
+                bindings::ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER,
+                attr.min_rnr_timer,
+            ),
+            mask,
             unsupported,
+        }
+    }
+
+    /// Whether InfiniBand has this transition of a queue pair of type RC that is in state `now`,
+    /// with just these attributes (InfiniBand specification, volume 1, section 11.2.5.2).
+    pub(crate) fn is_transition_from(&self, now: IbState) -> bool {
+        let to = self.state.unwrap_or(now);
+        // SAFETY: Looks up a table.
+        unsafe {
+            bindings::ib_modify_qp_is_ok(
+                now.to_raw(),
+                to.to_raw(),
+                bindings::ib_qp_type_IB_QPT_RC,
+                self.mask,
+            )
         }
     }
 }
@@ -180,6 +239,46 @@ pub(crate) struct Attributes {
     pub(crate) cap: Cap,
     /// Every send work request asks for a completion.
     pub(crate) signal_all: bool,
+    /// What its owner has told of the peer, if he connects it himself.
+    pub(crate) peer: Option<PeerAttributes>,
+}
+
+/// What `query_qp` tells of a peer that the owner of the queue pair has named.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerAttributes {
+    /// The way to it.
+    pub(crate) path: AddressVector,
+    /// Its queue pair.
+    pub(crate) dest_qpn: u32,
+    /// Its first packet sequence number.
+    pub(crate) rq_psn: u32,
+    /// Ours; 0 as long as it was not told.
+    pub(crate) sq_psn: u32,
+    /// `enum ib_mtu`.
+    pub(crate) path_mtu: u32,
+    /// As of [`Change::timeout`].
+    pub(crate) timeout: u8,
+    /// As of [`Change::retry_count`].
+    pub(crate) retry_count: u8,
+    /// As of [`Change::rnr_retry`].
+    pub(crate) rnr_retry: u8,
+    /// As of [`Change::min_rnr_timer`].
+    pub(crate) min_rnr_timer: u8,
+}
+
+impl PeerAttributes {
+    /// Into the C structure.
+    fn fill(&self, attr: &mut bindings::ib_qp_attr) {
+        self.path.fill(&mut attr.ah_attr);
+        attr.dest_qp_num = self.dest_qpn;
+        attr.rq_psn = self.rq_psn;
+        attr.sq_psn = self.sq_psn;
+        attr.path_mtu = self.path_mtu;
+        attr.timeout = self.timeout;
+        attr.retry_cnt = self.retry_count;
+        attr.rnr_retry = self.rnr_retry;
+        attr.min_rnr_timer = self.min_rnr_timer;
+    }
 }
 
 impl Attributes {
@@ -197,6 +296,9 @@ impl Attributes {
         attr.port_num = 1;
         attr.max_rd_atomic = self.max_rd_atomic;
         attr.max_dest_rd_atomic = self.max_dest_rd_atomic;
+        if let Some(peer) = &self.peer {
+            peer.fill(attr);
+        }
         self.cap.fill(&mut attr.cap);
         self.cap.fill(&mut init.cap);
         init.sq_sig_type = if self.signal_all {

@@ -294,7 +294,9 @@ impl<D: Driver> Vtable<D> {
         from_result(|| {
             // SAFETY: The caller's promise.
             let (inner, attr) = unsafe { (QpObject::<D>::get(qp)?, &*attr) };
-            D::modify_qp(inner, &Change::from_raw(attr, mask as u32))?;
+            // SAFETY: As above.
+            let change = unsafe { Change::from_raw(attr, mask as u32) };
+            D::modify_qp(inner, &change)?;
             Ok(0)
         })
     }

@@ -65,7 +65,7 @@ impl Qp {
         }
         {
             let inner = self.inner.lock();
-            if inner.state != QpState::Error || inner.stream.is_some() {
+            if inner.state != QpState::Error || inner.stream.is_some() || inner.mirror.is_some() {
                 return;
             }
         }

@@ -3,8 +3,9 @@
 //! The attributes of a queue pair: what it is made with, what changes them, what is told.
 //!
 //! Of the transitions of InfiniBand an RNIC has its own: the connection manager alone takes a
-//! queue pair to `RTS`; `SQD` is a graceful disconnect, `ERR` an abortive one (siw-facts: what
-//! `iw_cm` and `librdmacm` ask for). A request that is wrong in any part changes nothing.
+//! queue pair to `RTS`, unless its owner names the peer ([`direct`](super::direct)); `SQD` is a
+//! graceful disconnect, `ERR` an abortive one (siw-facts: what `iw_cm` and `librdmacm` ask for). A
+//! request that is wrong in any part changes nothing.
 
 use kernel::{
     prelude::*,
@@ -21,6 +22,7 @@ use crate::verbs::{
     limits,
     qp::{
         Qp,
+        QpInner,
         QpState, //
     },
     queue::wqe::{
@@ -88,7 +90,16 @@ pub(in crate::verbs) struct Kept {
     /// Reads we may have outstanding (ORD).
     ord: u8,
     /// Reads the peer may have outstanding (IRD).
-    ird: u8,
+    pub(super) ird: u8,
+}
+
+impl Kept {
+    /// Takes over what `change` has.
+    pub(super) fn keep(&mut self, change: &Change) {
+        self.access = change.access.unwrap_or(self.access);
+        self.ord = change.max_rd_atomic.unwrap_or(self.ord);
+        self.ird = change.max_dest_rd_atomic.unwrap_or(self.ird);
+    }
 }
 
 impl Default for Kept {
@@ -113,31 +124,33 @@ enum Step {
 
 impl Qp {
     /// The state as the verbs name it.
-    fn ib_state(state: QpState, initialised: bool) -> IbState {
-        match state {
-            QpState::Idle if initialised => IbState::Init,
-            QpState::Idle => IbState::Reset,
-            QpState::Rtr => IbState::Rtr,
-            QpState::Rts => IbState::Rts,
-            QpState::Closing => IbState::Sqd,
-            QpState::Terminate => IbState::Sqe,
-            QpState::Error => IbState::Err,
+    fn ib_state(inner: &QpInner) -> IbState {
+        match (inner.state, &inner.direct) {
+            (QpState::Idle, _) if inner.initialised => IbState::Init,
+            (QpState::Idle, _) => IbState::Reset,
+            (QpState::Terminate, _) => IbState::Sqe,
+            (QpState::Error, _) => IbState::Err,
+            (_, Some(direct)) => direct.ib_state(),
+            (QpState::Rtr, None) => IbState::Rtr,
+            (QpState::Rts | QpState::Waiting | QpState::Left, None) => IbState::Rts,
+            (QpState::Closing, None) => IbState::Sqd,
         }
     }
 
-    /// Where `change` leads from `now`; `None` if that can not be.
-    fn step(now: QpState, to: IbState) -> Option<Step> {
-        Some(match (now, to) {
+    /// Where `to` leads; `None` if that can not be.
+    fn step(inner: &QpInner, to: IbState) -> Option<Step> {
+        Some(match (inner.state, to) {
             (_, IbState::Err) => Step::Fail,
-            (QpState::Idle, IbState::Reset | IbState::Init) => Step::Note(QpState::Idle),
-            (QpState::Idle | QpState::Rtr, IbState::Rtr) => Step::Note(QpState::Rtr),
+            (QpState::Idle, IbState::Init) => Step::Note(QpState::Idle),
+            (QpState::Idle, IbState::Rtr) if inner.initialised => Step::Note(QpState::Rtr),
+            (QpState::Rtr, IbState::Rtr) => Step::Note(QpState::Rtr),
             (QpState::Rts, IbState::Rts) => Step::Note(QpState::Rts),
             (_, IbState::Sqd) => Step::Close,
             _ => return None,
         })
     }
 
-    /// Changes attributes. Process context; does not wait for the peer.
+    /// Changes attributes. Process context, may sleep; does not wait for the peer.
     ///
     /// `EINVAL` for anything that can not be, and nothing is changed then.
     pub(in crate::verbs) fn modify(self: &Arc<Self>, change: &Change) -> Result {
@@ -147,32 +160,42 @@ impl Qp {
             || change.pkey_index.is_some_and(|index| index != 0)
             || !depth_ok(change.max_rd_atomic)
             || !depth_ok(change.max_dest_rd_atomic)
+            || !change.is_in_range()
         {
             return Err(EINVAL);
         }
-        let mut inner = self.inner.lock();
-        let now = Self::ib_state(inner.state, inner.initialised);
+        let _one_at_a_time = self.changing.lock();
+        let (now, direct) = {
+            let inner = self.inner.lock();
+            (Self::ib_state(&inner), inner.direct.is_some())
+        };
         if change.current.is_some_and(|current| current != now) {
             return Err(EINVAL);
         }
+        if change.state == Some(IbState::Reset) {
+            self.reset()
+        } else if direct {
+            self.modify_direct(now, change)
+        } else if change.names_peer() {
+            if !change.is_transition_from(now) {
+                return Err(EINVAL);
+            }
+            self.begin_direct(change.peer()?, change)
+        } else {
+            self.modify_connected(change)
+        }
+    }
+
+    /// A change of attributes of a queue pair that the connection manager connects.
+    fn modify_connected(self: &Arc<Self>, change: &Change) -> Result {
+        let mut inner = self.inner.lock();
         let step = match change.state {
-            Some(to) => Some(Self::step(inner.state, to).ok_or(EINVAL)?),
+            Some(to) => Some(Self::step(&inner, to).ok_or(EINVAL)?),
             None => None,
-        };
-        let keep = |inner: &mut super::QpInner| {
-            if let Some(access) = change.access {
-                inner.attrs.access = access;
-            }
-            if let Some(ord) = change.max_rd_atomic {
-                inner.attrs.ord = ord;
-            }
-            if let Some(ird) = change.max_dest_rd_atomic {
-                inner.attrs.ird = ird;
-            }
         };
         match step {
             Some(Step::Fail) => {
-                keep(&mut inner);
+                inner.attrs.keep(change);
                 drop(inner);
                 self.tell_owner_closes();
                 self.fail();
@@ -182,17 +205,17 @@ impl Qp {
                 drop(inner);
                 self.tell_owner_closes();
                 self.close()?;
-                keep(&mut self.inner.lock());
+                self.inner.lock().attrs.keep(change);
                 Ok(())
             }
             Some(Step::Note(state)) => {
-                keep(&mut inner);
-                inner.initialised = change.state != Some(IbState::Reset);
+                inner.attrs.keep(change);
+                inner.initialised = true;
                 self.set_state(&mut inner, state);
                 Ok(())
             }
             None => {
-                keep(&mut inner);
+                inner.attrs.keep(change);
                 Ok(())
             }
         }
@@ -202,12 +225,13 @@ impl Qp {
     pub(in crate::verbs) fn attributes(&self) -> Attributes {
         let inner = self.inner.lock();
         Attributes {
-            state: Self::ib_state(inner.state, inner.initialised),
+            state: Self::ib_state(&inner),
             access: inner.attrs.access,
             max_rd_atomic: inner.attrs.ord,
             max_dest_rd_atomic: inner.attrs.ird,
             cap: self.cap,
             signal_all: self.signal_all,
+            peer: inner.direct.as_ref().map(|direct| direct.told),
         }
     }
 

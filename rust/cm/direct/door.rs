@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The listeners for queue pairs that connect themselves: one in each network namespace that has
+//! devices, on the port that all hosts agree on.
+//!
+//! A stranger has a place in the hall until he is led to the queue pair he names. Places and time
+//! are limited, and a newcomer gets the place of whoever has had one for a moment: any number of
+//! strangers holds a bounded amount of memory and keeps nobody out, since a peer that is sent away
+//! without an answer comes again.
+//!
+//! Locks: that of the doors, that of a door, that of a stranger; an endpoint's is taken before
+//! that of a door, and never under one.
+
+use core::mem;
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        Arc,
+        ArcBorrow,
+        Mutex, //
+    },
+    time::msecs_to_jiffies,
+    workqueue::{
+        impl_has_delayed_work,
+        new_delayed_work,
+        DelayedWork,
+        WorkItem, //
+    }, //
+};
+
+use super::{
+    stranger::Stranger,
+    visitor::Visitor, //
+};
+use crate::{
+    params,
+    sys::{
+        errno::EAFNOSUPPORT,
+        net::{
+            Family,
+            Ipv4Addr,
+            Ipv6Addr,
+            NetNs,
+            SocketAddr,
+            SocketAddrV4,
+            SocketAddrV6, //
+        },
+        socket::{
+            Incoming,
+            ListenSocket, //
+        },
+        work, //
+    },
+    verbs::Device, //
+};
+
+/// Places for strangers.
+const PLACES: usize = 512;
+
+/// Milliseconds for which a stranger may keep his place however many others come.
+const STAY_MS: u32 = 100;
+
+/// Connections taken before others get their turn.
+const BUDGET: u32 = 64;
+
+/// Milliseconds until connections are taken again when there was no place or no memory, and until
+/// the hall is looked through again.
+const RETRY_MS: u32 = 50;
+
+/// Connections that may wait in TCP.
+const BACKLOG: u32 = 4096;
+
+/// A door, and how many devices share it.
+struct Shared {
+    /// A number of the network namespace.
+    net: usize,
+    /// Devices.
+    devices: u32,
+    /// The door.
+    door: Arc<Door>,
+}
+
+/// The doors of all network namespaces.
+#[pin_data]
+pub(crate) struct Doors {
+    /// Them.
+    #[pin]
+    open: Mutex<KVec<Shared>>,
+}
+
+impl Doors {
+    /// None.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            open <- new_mutex!(KVec::new(), "rsiw_doors"),
+        })
+    }
+
+    /// Has a device take part in the door of its network namespace, which is opened by the first.
+    /// Process context; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE`: somebody else has the port. `ENODEV` when the device goes.
+    pub(crate) fn enter(&self, device: &Arc<Device>) -> Result<Arc<Door>> {
+        let net = device.net_id();
+        let state = device.cm_state();
+        let mut open = self.open.lock();
+        if device.going() {
+            return Err(ENODEV);
+        }
+        if let Some(shared) = open.iter_mut().find(|shared| shared.net == net) {
+            if !state.in_door.load(Relaxed) {
+                shared.devices = shared.devices.saturating_add(1);
+                state.in_door.store(true, Relaxed);
+            }
+            return Ok(shared.door.clone());
+        }
+        open.reserve(1, GFP_KERNEL)?;
+        let door = Door::open(net, &device.netns().ok_or(ENODEV)?)?;
+        let shared = Shared {
+            net,
+            devices: 1,
+            door: door.clone(),
+        };
+        if let Err(error) = open.push(shared, GFP_KERNEL) {
+            door.close();
+            return Err(error.into());
+        }
+        state.in_door.store(true, Relaxed);
+        Ok(door)
+    }
+
+    /// A device goes; the last one shuts the door. Process context; sleeps.
+    pub(crate) fn leave(&self, device: &Device) {
+        let mut open = self.open.lock();
+        if !device.cm_state().in_door.load(Relaxed) {
+            return;
+        }
+        device.cm_state().in_door.store(false, Relaxed);
+        let net = device.net_id();
+        let Some(at) = open.iter().position(|shared| shared.net == net) else {
+            return;
+        };
+        let Some(shared) = open.get_mut(at) else {
+            return;
+        };
+        shared.devices = shared.devices.saturating_sub(1);
+        if shared.devices == 0 {
+            if let Ok(shared) = open.remove(at) {
+                // Under the lock: the port is free when the next one wants it.
+                shared.door.close();
+            }
+        }
+    }
+}
+
+/// What there is while a door is open.
+struct Hall {
+    /// The socket.
+    socket: ListenSocket,
+    /// Those who have come in, in that order.
+    strangers: KVec<Arc<Stranger>>,
+}
+
+/// The listener of a network namespace.
+#[pin_data]
+pub(crate) struct Door {
+    /// A number of the network namespace.
+    net: usize,
+    /// Until it is shut.
+    #[pin]
+    hall: Mutex<Option<Hall>>,
+    /// Takes what has come in.
+    #[pin]
+    take: DelayedWork<Self, { Self::TAKE }>,
+    /// Sends those away who have been there for too long.
+    #[pin]
+    sweep: DelayedWork<Self, { Self::SWEEP }>,
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self, { Self::TAKE }> for Door { self.take }
+    impl HasDelayedWork<Self, { Self::SWEEP }> for Door { self.sweep }
+}
+
+impl WorkItem<{ Door::TAKE }> for Door {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        for _ in 0..BUDGET {
+            match this.take_one() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => return this.take_later(),
+            }
+        }
+        this.take_now();
+    }
+}
+
+impl WorkItem<{ Door::SWEEP }> for Door {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        while let Some(stranger) = this.overdue() {
+            stranger.dismiss();
+        }
+        this.sweep_later();
+    }
+}
+
+impl Incoming for Door {
+    fn incoming(this: ArcBorrow<'_, Self>) {
+        Arc::from(this).take_now();
+    }
+}
+
+impl Door {
+    /// The work item that takes connections.
+    const TAKE: u64 = 0;
+    /// The work item that looks through the hall.
+    const SWEEP: u64 = 1;
+
+    /// Opens the door of a network namespace.
+    fn open(net: usize, netns: &NetNs) -> Result<Arc<Self>> {
+        let socket = Self::socket(netns)?;
+        let door = Arc::pin_init(
+            pin_init!(Self {
+                net,
+                hall <- new_mutex!(None, "rsiw_door"),
+                take <- new_delayed_work!("rsiw_door_take"),
+                sweep <- new_delayed_work!("rsiw_door_sweep"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let mut hall = door.hall.lock();
+        socket.listen(BACKLOG, door.clone())?;
+        *hall = Some(Hall {
+            socket,
+            strangers: KVec::with_capacity(PLACES, GFP_KERNEL)?,
+        });
+        drop(hall);
+        Ok(door)
+    }
+
+    /// Makes a socket for both families, or for IPv4 where that is all there is.
+    fn socket(netns: &NetNs) -> Result<ListenSocket> {
+        let port = params::direct_port();
+        if port == 0 {
+            return Err(ENODEV);
+        }
+        let v6 = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0));
+        let v4 = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port));
+        let bound = |addr: &SocketAddr| {
+            let socket = ListenSocket::create(netns, Family::of(addr))?;
+            socket.set_reuse();
+            socket.bind(addr).map(|()| socket)
+        };
+        match bound(&v6) {
+            Err(error) if error == EAFNOSUPPORT => bound(&v4),
+            other => other,
+        }
+    }
+
+    /// Shuts the door, and sends the strangers away. Process context; sleeps.
+    fn close(self: &Arc<Self>) {
+        let hall = self.hall.lock().take();
+        if let Some(Hall { socket, strangers }) = hall {
+            drop(socket);
+            for stranger in &strangers {
+                stranger.dismiss();
+            }
+        }
+        work::cancel_delayed::<_, { Self::TAKE }>(self);
+        work::cancel_delayed::<_, { Self::SWEEP }>(self);
+    }
+
+    /// The number of the network namespace.
+    pub(super) fn net(&self) -> usize {
+        self.net
+    }
+
+    /// Has the work item take connections, without waiting for the end of a delay. Any context.
+    fn take_now(self: Arc<Self>) {
+        work::process().mod_delayed::<_, { Self::TAKE }>(self, 0);
+    }
+
+    /// Has the work item take connections after a while.
+    fn take_later(self: &Arc<Self>) {
+        let delay = msecs_to_jiffies(RETRY_MS);
+        // Whoever shuts the door cancels what waits, after the lock.
+        if self.hall.lock().is_some() {
+            work::process().enqueue_delayed::<_, { Self::TAKE }>(self.clone(), delay);
+        }
+    }
+
+    /// Has the hall looked through after a while, if somebody is there.
+    fn sweep_later(self: &Arc<Self>) {
+        let delay = msecs_to_jiffies(RETRY_MS);
+        // As above.
+        if matches!(&*self.hall.lock(), Some(hall) if !hall.strangers.is_empty()) {
+            work::process().enqueue_delayed::<_, { Self::SWEEP }>(self.clone(), delay);
+        }
+    }
+
+    /// Takes a connection; whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` when there is no place, or there is no memory: to be tried again.
+    fn take_one(self: &Arc<Self>) -> Result<bool> {
+        // Only this work item gives places out, so the place stays free.
+        let ousted = match &mut *self.hall.lock() {
+            Some(hall) => hall.make_place()?,
+            None => return Ok(false),
+        };
+        if let Some(ousted) = ousted {
+            ousted.dismiss();
+        }
+        let stranger = {
+            let mut guard = self.hall.lock();
+            let Some(hall) = &mut *guard else {
+                return Ok(false);
+            };
+            let socket = match hall.socket.accept() {
+                Ok(Some(socket)) => socket,
+                Ok(None) => return Ok(false),
+                Err(ENOMEM) => return Err(ENOMEM),
+                // It is gone already; the next one may not be.
+                Err(_) => return Ok(true),
+            };
+            let stranger = Stranger::new(self, socket)?;
+            if hall.strangers.push(stranger.clone(), GFP_KERNEL).is_err() {
+                stranger.dismiss();
+                return Err(ENOMEM);
+            }
+            stranger
+        };
+        self.sweep_later();
+        stranger.look();
+        Ok(true)
+    }
+
+    /// Takes one who has been there for too long out of the hall.
+    fn overdue(&self) -> Option<Arc<Stranger>> {
+        let mut guard = self.hall.lock();
+        let strangers = &mut (*guard).as_mut()?.strangers;
+        let at = strangers.iter().position(|one| one.is_overdue())?;
+        strangers.remove(at).ok()
+    }
+
+    /// A stranger has left the hall.
+    pub(super) fn forget(&self, stranger: &Arc<Stranger>) {
+        let found = {
+            let mut guard = self.hall.lock();
+            let Some(hall) = &mut *guard else {
+                return;
+            };
+            let strangers = &mut hall.strangers;
+            let at = strangers
+                .iter()
+                .position(|one| core::ptr::eq(Arc::as_ptr(one), Arc::as_ptr(stranger)));
+            at.and_then(|at| strangers.remove(at).ok())
+        };
+        drop(found);
+    }
+
+    /// Has a visitor wait in the hall, where he still has his place; gives him back if not.
+    pub(super) fn seat(&self, stranger: &Arc<Stranger>, visitor: Visitor) -> Result<(), Visitor> {
+        let guard = self.hall.lock();
+        let here = guard.as_ref().is_some_and(|hall| {
+            hall.strangers
+                .iter()
+                .any(|one| core::ptr::eq(Arc::as_ptr(one), Arc::as_ptr(stranger)))
+        });
+        match here {
+            true => {
+                stranger.sit(visitor);
+                Ok(())
+            }
+            false => Err(visitor),
+        }
+    }
+
+    /// Takes one who waits for queue pair `number` out of the hall. Process context; sleeps.
+    pub(super) fn waiting_for(&self, number: u32) -> Option<Visitor> {
+        let (visitor, stranger) = {
+            let mut guard = self.hall.lock();
+            let strangers = &mut (*guard).as_mut()?.strangers;
+            let (at, visitor) = strangers
+                .iter()
+                .enumerate()
+                .find_map(|(at, one)| Some((at, one.stand_up(number)?)))?;
+            (visitor, strangers.remove(at).ok())
+        };
+        drop(stranger);
+        Some(visitor)
+    }
+}
+
+impl Hall {
+    /// Sees to it that there is a place, and tells who lost his.
+    ///
+    /// `EBUSY` when all are taken by newcomers.
+    fn make_place(&mut self) -> Result<Option<Arc<Stranger>>> {
+        if self.strangers.len() < PLACES {
+            return Ok(None);
+        }
+        let oldest = self.strangers.first().ok_or(EBUSY)?;
+        if oldest.age_ms() < STAY_MS {
+            return Err(EBUSY);
+        }
+        Ok(self.strangers.remove(0).ok())
+    }
+}
+
+const _: () = assert!(mem::align_of::<Door>() >= 8);

@@ -1,0 +1,671 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What an endpoint does for a queue pair that connects itself.
+//!
+//! The initiator connects, and tries again whenever that comes to nothing, until the queue pair's
+//! patience ends. The responder waits, and begins its stream when the initiator's first FPDU is
+//! there, not before: up to that moment either end can drop a connection and begin anew without
+//! harm, as the initiator does when it learns its packet sequence number after it has sent its
+//! hello.
+//!
+//! Stages are moved by value. Functions that would make one large stack frame of several are kept
+//! apart (`inline(never)`): below them TCP needs its room.
+
+use core::net::{
+    IpAddr,
+    Ipv4Addr,
+    SocketAddr,
+    SocketAddrV6, //
+};
+
+use iwarp_wire::{
+    mpa::{
+        negotiate::{
+            Parameters,
+            Refusal, //
+        },
+        startup::FrameKind, //
+    },
+    RtrKind, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::{
+    super::{
+        endpoint::{
+            Attachment,
+            Next,
+            Phase,
+            Turn, //
+        },
+        frame::{
+            FrameReader,
+            FrameWriter,
+            ReadError, //
+        },
+        stream_config,
+        timer::Limit, //
+    },
+    hello::Hello,
+    visitor::{
+        hello,
+        is_link_local,
+        judge,
+        policy,
+        Verdict,
+        Visitor, //
+    }, //
+};
+use crate::{
+    params,
+    stream::{
+        Close,
+        Config,
+        Role as StreamRole,
+        Stream, //
+    },
+    sys::{
+        net::Family,
+        socket::{
+            Socket,
+            TcpState, //
+        },
+    },
+    verbs::{
+        counters::Counter,
+        direct::{
+            Reach,
+            Role,
+            Terms, //
+        },
+    },
+};
+
+/// Milliseconds that an initiator waits for its own packet sequence number, which usually follows
+/// at once, before it connects without it.
+const HOLD_MS: u32 = 20;
+
+/// Milliseconds until the second attempt; each further one takes twice as long.
+const FIRST_PAUSE_MS: u32 = 10;
+
+/// Milliseconds between attempts at most.
+const MAX_PAUSE_MS: u32 = 1_000;
+
+/// Milliseconds for which the owner need not notice that the peer has left.
+const LEFT_MS: u32 = 3_000;
+
+/// Octets behind the Reply that are read before the stream begins.
+const FIRST_OCTETS: usize = 64;
+
+/// How far it has got.
+enum Stage {
+    /// The initiator waits for its packet sequence number, but not long.
+    Hold(Limit),
+    /// The initiator waits until it tries again.
+    Pause(Limit),
+    /// TCP connects.
+    Tcp(Socket, Limit),
+    /// The Request goes out; it says that.
+    Request(FrameWriter, Socket, Limit, Hello),
+    /// The Reply comes in.
+    Reply(FrameReader, Socket, Limit, Hello),
+    /// The responder waits for a visitor, or for what tells whether the one it has is the peer.
+    Await(Option<Visitor>),
+    /// The Reply goes out to the peer.
+    Answer(FrameWriter, Answer),
+    /// The peer's first FPDU comes in.
+    Answered(Answer),
+    /// The stream runs.
+    Running(Arc<Stream>),
+    /// The peer has left, and the owner has not noticed.
+    Left(Limit),
+}
+
+/// What has been agreed on with the peer that is let in.
+struct Answer {
+    /// The socket.
+    socket: Socket,
+    /// The parameters.
+    agreed: Parameters,
+    /// What the peer takes our packet sequence number for.
+    claim: u32,
+    /// Until when it has to go on.
+    limit: Limit,
+}
+
+/// How far the receiving end has got where the peer is the queue pair itself.
+enum Mirror {
+    /// There is none.
+    None,
+    /// The Reply goes out.
+    Answer(FrameWriter, Answer),
+    /// The first FPDU comes in.
+    Answered(Answer),
+}
+
+/// What a step leads to.
+enum Progress {
+    /// The next step can be made now.
+    Go,
+    /// A note has to come first, or the end of a time.
+    Wait,
+    /// The end.
+    Over,
+}
+
+/// What a stage leads to.
+enum Outcome {
+    /// The next stage can go on now.
+    Go(Stage),
+    /// A note has to come first, or the end of a time.
+    Wait(Stage),
+    /// This attempt came to nothing.
+    Retry,
+    /// There will be no connection.
+    Fail,
+}
+
+/// A queue pair that connects itself.
+pub(in crate::cm) struct Direct {
+    /// The queue pair.
+    qp: Attachment,
+    /// How far it has got; none only for a moment.
+    stage: Option<Stage>,
+    /// Milliseconds until the next attempt.
+    pause_ms: u32,
+    /// How long work requests still wait, once there are some.
+    patience: Option<Limit>,
+    /// The other end, if the peer is the queue pair itself.
+    mirror: Mirror,
+    /// The stream has been told to end.
+    closing: bool,
+    /// The stream has been told how long it may wait for the peer.
+    timed: bool,
+}
+
+impl Direct {
+    /// The beginning.
+    pub(in crate::cm) fn new(qp: Attachment) -> Self {
+        Self {
+            qp,
+            stage: None,
+            pause_ms: FIRST_PAUSE_MS,
+            patience: None,
+            mirror: Mirror::None,
+            closing: false,
+            timed: false,
+        }
+    }
+
+    /// Goes on as far as possible without waiting.
+    #[inline(never)]
+    pub(in crate::cm) fn step(mut self: KBox<Self>, turn: &mut Turn<'_>) -> Next {
+        match self.advance(turn) {
+            Progress::Go => Next::Go(Phase::Direct(self)),
+            Progress::Wait => Next::Wait(Phase::Direct(self)),
+            Progress::Over => {
+                if let Some(socket) = self.stage.as_ref().and_then(Stage::socket) {
+                    socket.set_linger_abort();
+                }
+                Next::Wait(Phase::Over)
+            }
+        }
+    }
+
+    /// Makes a step.
+    fn advance(&mut self, turn: &mut Turn<'_>) -> Progress {
+        let Some(terms) = self.qp.qp().terms() else {
+            return Progress::Over;
+        };
+        let notes = turn.notes;
+        self.reflect(turn, &terms);
+        match &self.stage {
+            None => self.stage = Some(Stage::first(&terms)),
+            Some(Stage::Running(stream)) => {
+                let stream = stream.clone();
+                match notes.ended {
+                    None => return self.run(turn, &terms, &stream),
+                    Some(_) if self.qp.qp().was_left() => {
+                        self.stage = Some(Stage::Left(Limit::new(LEFT_MS)));
+                    }
+                    Some(_) => return Progress::Over,
+                }
+            }
+            Some(_) => {}
+        }
+        if notes.quit {
+            self.qp.qp().fail();
+            return Progress::Over;
+        }
+        if let Some(Stage::Left(limit)) = &self.stage {
+            if limit.is_over() {
+                self.qp.qp().left_behind();
+                return Progress::Over;
+            }
+            turn.timer.set(limit.remaining());
+            return Progress::Wait;
+        }
+        if terms.work_waits && self.patience.is_none() {
+            self.patience = terms.patience_ms.map(Limit::new);
+        }
+        if self.patience.is_some_and(|limit| limit.is_over()) {
+            return self.fail(turn);
+        }
+        let Some(stage) = self.stage.take() else {
+            return Progress::Over;
+        };
+        match self.go_on(turn, &terms, stage) {
+            Outcome::Go(stage) => {
+                self.stage = Some(stage);
+                Progress::Go
+            }
+            Outcome::Wait(stage) => {
+                self.set_timer(turn, &stage);
+                self.stage = Some(stage);
+                Progress::Wait
+            }
+            Outcome::Retry => {
+                self.stage = Some(self.again(&terms));
+                Progress::Go
+            }
+            Outcome::Fail => self.fail(turn),
+        }
+    }
+
+    /// Looks after the stream.
+    fn run(&mut self, turn: &mut Turn<'_>, terms: &Terms, stream: &Arc<Stream>) -> Progress {
+        if turn.notes.quit && !self.closing {
+            self.closing = true;
+            stream.close(Close::Abort);
+        }
+        // The time-out may not have been known at the start.
+        if terms.local_psn.is_some() && !self.timed {
+            self.timed = true;
+            stream.set_patience(terms.patience_ms.unwrap_or(0));
+        }
+        turn.timer.clear();
+        Progress::Wait
+    }
+
+    /// Sees to it that the endpoint wakes when a time is over.
+    fn set_timer(&self, turn: &mut Turn<'_>, stage: &Stage) {
+        let limits = [stage.limit(), self.patience];
+        match limits.iter().flatten().map(Limit::remaining).min() {
+            Some(millis) => turn.timer.set(millis),
+            None => turn.timer.clear(),
+        }
+    }
+
+    /// The stage at which the next attempt begins.
+    fn again(&mut self, terms: &Terms) -> Stage {
+        if terms.role == Role::Responder {
+            return Stage::Await(None);
+        }
+        let pause = self.pause_ms;
+        self.pause_ms = pause.saturating_mul(2).min(MAX_PAUSE_MS);
+        Stage::Pause(Limit::new(pause))
+    }
+
+    /// There will be no connection.
+    fn fail(&self, turn: &mut Turn<'_>) -> Progress {
+        turn.device.counters().add(Counter::Rejects, 1);
+        self.qp.qp().give_up();
+        Progress::Over
+    }
+
+    /// Goes on at a stage before the stream.
+    #[inline(never)]
+    fn go_on(&self, turn: &mut Turn<'_>, terms: &Terms, stage: Stage) -> Outcome {
+        match stage {
+            Stage::Hold(_) if terms.local_psn.is_some() => self.connect(turn, terms),
+            Stage::Hold(limit) | Stage::Pause(limit) if limit.is_over() => {
+                self.connect(turn, terms)
+            }
+            Stage::Tcp(socket, limit) => match socket.tcp_state() {
+                // A peer may have closed its half before we look.
+                TcpState::Established | TcpState::CloseWait => self.greet(terms, socket),
+                TcpState::SynSent | TcpState::SynRecv if !limit.is_over() => {
+                    Outcome::Wait(Stage::Tcp(socket, limit))
+                }
+                _ => Outcome::Retry,
+            },
+            // What it says is out of date.
+            Stage::Request(_, socket, _, said) | Stage::Reply(_, socket, _, said)
+                if said.psn != terms.local_psn =>
+            {
+                socket.set_linger_abort();
+                drop(socket);
+                self.connect(turn, terms)
+            }
+            Stage::Request(mut frame, socket, limit, said) => match frame.send(&socket) {
+                Ok(true) => match FrameReader::new(FrameKind::Reply) {
+                    Ok(frame) => Outcome::Go(Stage::Reply(frame, socket, limit, said)),
+                    Err(_) => Outcome::Retry,
+                },
+                Ok(false) if !limit.is_over() => {
+                    Outcome::Wait(Stage::Request(frame, socket, limit, said))
+                }
+                _ => Outcome::Retry,
+            },
+            Stage::Reply(frame, socket, limit, said) => {
+                self.conclude(turn, terms, (frame, socket, limit, said))
+            }
+            Stage::Await(Some(visitor)) => self.consider(turn, terms, visitor),
+            Stage::Answer(frame, answer) => self.answer(frame, answer),
+            Stage::Answered(answer) => self.begin(turn, terms, answer),
+            waiting => Outcome::Wait(waiting),
+        }
+    }
+
+    /// Makes a socket that connects.
+    #[inline(never)]
+    fn connect(&self, turn: &mut Turn<'_>, terms: &Terms) -> Outcome {
+        let port = params::direct_port();
+        let ifindex = turn.device.ifindex();
+        let at = |ip: IpAddr, port| match ip {
+            IpAddr::V6(v6) if is_link_local(&ip) => {
+                SocketAddr::V6(SocketAddrV6::new(v6, port, 0, ifindex))
+            }
+            ip => SocketAddr::new(ip, port),
+        };
+        let (local, remote) = match terms.reach {
+            Reach::Ip { local, remote } => (at(local, 0), at(remote, port)),
+            Reach::Local => {
+                let host = IpAddr::V4(Ipv4Addr::LOCALHOST);
+                (at(host, 0), at(host, port))
+            }
+        };
+        let open = || {
+            let socket = Socket::create(&turn.device.netns().ok_or(ENODEV)?, Family::of(&remote))?;
+            if terms.traffic_class != 0 {
+                socket.set_tos(terms.traffic_class);
+            }
+            socket.bind(&local)?;
+            socket.install(turn.endpoint.clone());
+            socket.connect_nonblocking(&remote)?;
+            Ok::<_, Error>(socket)
+        };
+        match open() {
+            Ok(socket) => Outcome::Go(Stage::Tcp(socket, Limit::new(params::connect_timeout_ms()))),
+            // The address may come, and a route.
+            Err(_) => Outcome::Retry,
+        }
+    }
+
+    /// Prepares the Request.
+    #[inline(never)]
+    fn greet(&self, terms: &Terms, socket: Socket) -> Outcome {
+        let said = hello(terms, self.qp.qp().qpn());
+        let request = policy(terms.ird);
+        match FrameWriter::new(&request.request(&said.encode())) {
+            Ok(frame) => {
+                let limit = Limit::new(params::mpa_reply_timeout_ms());
+                Outcome::Go(Stage::Request(frame, socket, limit, said))
+            }
+            Err(_) => Outcome::Retry,
+        }
+    }
+
+    /// Reads the Reply, and starts the stream.
+    #[inline(never)]
+    fn conclude(
+        &self,
+        turn: &mut Turn<'_>,
+        terms: &Terms,
+        (mut reader, socket, limit, said): (FrameReader, Socket, Limit, Hello),
+    ) -> Outcome {
+        let frame = match reader.read(&socket) {
+            Ok(Some(frame)) => frame,
+            Ok(None) if limit.is_over() => return Outcome::Retry,
+            Ok(None) => return Outcome::Wait(Stage::Reply(reader, socket, limit, said)),
+            // Somebody else has the port over there.
+            Err(ReadError::Malformed(_)) => return Outcome::Fail,
+            Err(ReadError::Closed | ReadError::Broken(_)) => return Outcome::Retry,
+        };
+        let agreed = match policy(terms.ird).conclude(&frame) {
+            Ok(agreed) => agreed,
+            Err(
+                Refusal::Rejected
+                | Refusal::Revision
+                | Refusal::InsufficientIrd
+                | Refusal::NoMatchingRtr,
+            ) => return Outcome::Fail,
+        };
+        let qpn = self.qp.qp().qpn();
+        let Some(theirs) = Hello::parse(frame.private_data) else {
+            return Outcome::Fail;
+        };
+        if judge(&theirs, terms, qpn) == Verdict::Stranger {
+            return Outcome::Fail;
+        }
+        let role = StreamRole::Initiator {
+            rtr: Some(RtrKind::Write),
+        };
+        turn.device.counters().add(Counter::Connects, 1);
+        let config = stream_config(&agreed, role);
+        self.start(turn, socket, config, theirs.expects)
+    }
+
+    /// Goes on with the receiving end where the peer is the queue pair itself. When that fails the
+    /// sending end notices.
+    #[inline(never)]
+    fn reflect(&mut self, turn: &mut Turn<'_>, terms: &Terms) {
+        loop {
+            self.mirror = match core::mem::replace(&mut self.mirror, Mirror::None) {
+                Mirror::None => return,
+                Mirror::Answer(frame, answer) => match self.answer(frame, answer) {
+                    Outcome::Go(Stage::Answered(answer)) => Mirror::Answered(answer),
+                    Outcome::Wait(Stage::Answer(frame, answer)) => {
+                        self.mirror = Mirror::Answer(frame, answer);
+                        return;
+                    }
+                    _ => Mirror::None,
+                },
+                Mirror::Answered(answer) => match self.begin(turn, terms, answer) {
+                    Outcome::Wait(Stage::Answered(answer)) => {
+                        self.mirror = Mirror::Answered(answer);
+                        return;
+                    }
+                    _ => Mirror::None,
+                },
+            };
+        }
+    }
+
+    /// Looks whether a visitor is the peer.
+    #[inline(never)]
+    fn consider(&self, turn: &mut Turn<'_>, terms: &Terms, visitor: Visitor) -> Outcome {
+        let qpn = self.qp.qp().qpn();
+        if visitor.is_gone() {
+            return Outcome::Wait(Stage::Await(None));
+        }
+        match visitor.verdict(terms, qpn, turn.device.ifindex()) {
+            Verdict::Unproven => Outcome::Wait(Stage::Await(Some(visitor))),
+            Verdict::Stranger => {
+                visitor.refuse();
+                Outcome::Wait(Stage::Await(None))
+            }
+            Verdict::Peer => match self.let_in(terms, visitor) {
+                Ok((frame, answer)) => Outcome::Go(Stage::Answer(frame, answer)),
+                Err(_) => Outcome::Retry,
+            },
+        }
+    }
+
+    /// Prepares the Reply for the peer.
+    fn let_in(&self, terms: &Terms, visitor: Visitor) -> Result<(FrameWriter, Answer)> {
+        let (frame, agreed) = visitor.accept(terms, self.qp.qp().qpn())?;
+        let answer = Answer {
+            agreed,
+            claim: visitor.hello.expects,
+            limit: Limit::new(params::mpa_request_timeout_ms()),
+            socket: visitor.socket,
+        };
+        Ok((frame, answer))
+    }
+
+    /// Sends the Reply.
+    #[inline(never)]
+    fn answer(&self, mut frame: FrameWriter, answer: Answer) -> Outcome {
+        match frame.send(&answer.socket) {
+            Ok(true) => Outcome::Go(Stage::Answered(answer)),
+            Ok(false) if !answer.limit.is_over() => Outcome::Wait(Stage::Answer(frame, answer)),
+            _ => Outcome::Retry,
+        }
+    }
+
+    /// Starts the stream when the first octets of the peer's first FPDU are there.
+    #[inline(never)]
+    fn begin(&self, turn: &mut Turn<'_>, terms: &Terms, answer: Answer) -> Outcome {
+        let mut octets = [0; FIRST_OCTETS];
+        let len = match answer.socket.recv_nonblocking(&mut octets) {
+            Err(EAGAIN) if !answer.limit.is_over() => {
+                return Outcome::Wait(Stage::Answered(answer));
+            }
+            // The peer has begun anew, and comes again.
+            Ok(0) | Err(_) => return Outcome::Retry,
+            Ok(len) => len,
+        };
+        let mut initial = KVec::new();
+        let copied = initial.extend_from_slice(octets.get(..len).unwrap_or_default(), GFP_KERNEL);
+        if copied.is_err() {
+            return Outcome::Fail;
+        }
+        let Answer {
+            socket,
+            agreed,
+            claim,
+            ..
+        } = answer;
+        let role = StreamRole::Responder { rtr: agreed.rtr };
+        turn.device.counters().add(Counter::Accepts, 1);
+        let config = Config {
+            initial,
+            mirror: terms.role == Role::Both,
+            ..stream_config(&agreed, role)
+        };
+        self.start(turn, socket, config, claim)
+    }
+
+    /// Starts the stream.
+    #[inline(never)]
+    fn start(&self, turn: &mut Turn<'_>, socket: Socket, config: Config, claim: u32) -> Outcome {
+        let owner = match config.mirror {
+            true => self.qp.mirror_owner(),
+            false => Ok(self.qp.owner()),
+        };
+        let Ok(owner) = owner else {
+            return Outcome::Fail;
+        };
+        match Stream::start(self.qp.qp().clone(), socket, config, owner) {
+            Ok(stream) => {
+                turn.started(&stream);
+                self.qp.qp().direct_connected(claim);
+                Outcome::Go(Stage::Running(stream))
+            }
+            Err((_, socket)) => {
+                socket.set_linger_abort();
+                Outcome::Fail
+            }
+        }
+    }
+
+    /// Somebody wants this queue pair.
+    pub(super) fn visit(&mut self, turn: &mut Turn<'_>, visitor: Visitor) {
+        let qp = self.qp.qp();
+        let Some(terms) = qp.terms() else {
+            visitor.refuse();
+            return;
+        };
+        let stage = match self.stage.take() {
+            Some(stage) => stage,
+            None => Stage::first(&terms),
+        };
+        let verdict = visitor.verdict(&terms, qp.qpn(), turn.device.ifindex());
+        if terms.role == Role::Both {
+            self.stage = Some(stage);
+            self.meet_itself(turn, &terms, visitor, verdict);
+            return;
+        }
+        self.stage = Some(match (stage, verdict) {
+            // One who can prove it displaces one who has not gone on, and anybody one who can not.
+            (Stage::Await(_) | Stage::Answer(..) | Stage::Answered(_), Verdict::Peer)
+            | (Stage::Await(_), Verdict::Unproven) => {
+                visitor.socket.install(turn.endpoint.clone());
+                Stage::Await(Some(visitor))
+            }
+            // He may come again.
+            (stage @ (Stage::Answer(..) | Stage::Answered(_)), Verdict::Unproven) => stage,
+            (stage, _) => {
+                visitor.refuse();
+                stage
+            }
+        });
+    }
+}
+
+impl Direct {
+    /// Lets in a visitor where the peer is the queue pair itself.
+    fn meet_itself(
+        &mut self,
+        turn: &mut Turn<'_>,
+        terms: &Terms,
+        visitor: Visitor,
+        verdict: Verdict,
+    ) {
+        let waits = matches!(self.stage, Some(Stage::Request(..) | Stage::Reply(..)));
+        match verdict {
+            // It knows both numbers, which are its own.
+            Verdict::Peer | Verdict::Unproven if waits => {
+                visitor.socket.install(turn.endpoint.clone());
+                if let Ok((frame, answer)) = self.let_in(terms, visitor) {
+                    self.mirror = Mirror::Answer(frame, answer);
+                }
+            }
+            _ => visitor.refuse(),
+        }
+    }
+}
+
+impl Stage {
+    /// Where it begins.
+    fn first(terms: &Terms) -> Self {
+        match terms.role {
+            Role::Responder => Self::Await(None),
+            Role::Initiator | Role::Both => Self::Hold(Limit::new(HOLD_MS)),
+        }
+    }
+
+    /// The limit of its time.
+    fn limit(&self) -> Option<Limit> {
+        match self {
+            Self::Hold(limit)
+            | Self::Pause(limit)
+            | Self::Tcp(_, limit)
+            | Self::Request(_, _, limit, _)
+            | Self::Reply(_, _, limit, _)
+            | Self::Left(limit) => Some(*limit),
+            Self::Answer(_, answer) | Self::Answered(answer) => Some(answer.limit),
+            Self::Await(_) | Self::Running(_) => None,
+        }
+    }
+
+    /// Its socket.
+    fn socket(&self) -> Option<&Socket> {
+        match self {
+            Self::Tcp(socket, _)
+            | Self::Request(_, socket, _, _)
+            | Self::Reply(_, socket, _, _) => Some(socket),
+            Self::Await(Some(visitor)) => Some(&visitor.socket),
+            Self::Answer(_, answer) | Self::Answered(answer) => Some(&answer.socket),
+            Self::Hold(_)
+            | Self::Pause(_)
+            | Self::Await(None)
+            | Self::Running(_)
+            | Self::Left(_) => None,
+        }
+    }
+}

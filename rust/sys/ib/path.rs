@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The way to a peer, as those who connect queue pairs themselves name it.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use crate::sys::bindings;
+
+/// A route by global addresses (`struct ib_global_route`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// Our own GID.
+    pub(crate) local: [u8; 16],
+    /// Its place in the table.
+    pub(crate) local_index: u8,
+    /// The peer's GID.
+    pub(crate) remote: [u8; 16],
+    /// Flow label of IPv6.
+    pub(crate) flow_label: u32,
+    /// Hops that a packet may take.
+    pub(crate) hop_limit: u8,
+    /// Traffic class.
+    pub(crate) traffic_class: u8,
+}
+
+/// An address vector (`struct rdma_ah_attr`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AddressVector {
+    /// The route; without one only the number of the peer's queue pair is known.
+    pub(crate) route: Option<Route>,
+    /// Service level.
+    pub(crate) service_level: u8,
+    /// Limit of the rate, as a code.
+    pub(crate) static_rate: u8,
+}
+
+impl AddressVector {
+    /// From the C structure.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` has filled it in for `modify_qp`: with a route there is our own GID.
+    pub(super) unsafe fn from_raw(ah: &bindings::rdma_ah_attr) -> Self {
+        let global = u32::from(ah.ah_flags) & bindings::ib_ah_flags_IB_AH_GRH != 0;
+        // SAFETY: Null or, by this function's contract, an entry that is kept during the call.
+        let local = unsafe { ah.grh.sgid_attr.as_ref() }.filter(|_| global);
+        Self {
+            route: local.map(|local| Route {
+                // SAFETY: Plain octets in either form.
+                local: unsafe { local.gid.raw },
+                local_index: ah.grh.sgid_index,
+                // SAFETY: As above.
+                remote: unsafe { ah.grh.dgid.raw },
+                flow_label: ah.grh.flow_label,
+                hop_limit: ah.grh.hop_limit,
+                traffic_class: ah.grh.traffic_class,
+            }),
+            service_level: ah.sl,
+            static_rate: ah.static_rate,
+        }
+    }
+
+    /// Into the C structure.
+    pub(super) fn fill(&self, ah: &mut bindings::rdma_ah_attr) {
+        ah.sl = self.service_level;
+        ah.static_rate = self.static_rate;
+        ah.port_num = 1;
+        if let Some(route) = &self.route {
+            ah.ah_flags = bindings::ib_ah_flags_IB_AH_GRH as u8;
+            ah.grh.dgid.raw = route.remote;
+            ah.grh.sgid_index = route.local_index;
+            ah.grh.flow_label = route.flow_label;
+            ah.grh.hop_limit = route.hop_limit;
+            ah.grh.traffic_class = route.traffic_class;
+        }
+    }
+}

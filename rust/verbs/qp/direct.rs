@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs whose owner names the peer himself (docs/direct-mode.md).
+//!
+//! `modify_qp` to `RTR` with an address vector and the number of a queue pair selects this. The
+//! connection manager then sets the connection up on its own; meanwhile the states are those that
+//! the owner has set, and work requests wait in the queue.
+
+use core::{
+    cmp::Ordering,
+    net::IpAddr, //
+};
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::{
+    Qp,
+    QpEvent,
+    QpInner,
+    QpState, //
+};
+use crate::{
+    cm, params,
+    stream::Close,
+    sys::{
+        errno::{
+            EADDRNOTAVAIL,
+            EHOSTUNREACH,
+            EOPNOTSUPP, //
+        },
+        ib::{
+            attr::{
+                Change,
+                IbState,
+                PeerAttributes, //
+            },
+            path::AddressVector, //
+        },
+        iwcm::Handle, //
+    },
+    verbs::{
+        gid::{
+            self,
+            Standing, //
+        },
+        queue::recv::RecvSource,
+        Qpn, //
+    },
+};
+
+/// The largest packet sequence number.
+const MAX_PSN: u32 = 0x00ff_ffff;
+
+/// The largest code of a time (`timeout`, `min_rnr_timer`).
+const MAX_TIME_CODE: u8 = 31;
+
+/// The largest number of retries.
+const MAX_RETRIES: u8 = 7;
+
+/// The largest `enum ib_mtu`.
+const MAX_MTU: u32 = 5;
+
+/// How the peer is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// From one address to another.
+    Ip {
+        /// Our own.
+        local: IpAddr,
+        /// The peer's.
+        remote: IpAddr,
+    },
+    /// On this host, in this network namespace; there are no addresses, or none that packets can
+    /// be sent to.
+    Local,
+}
+
+/// Who connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// This end.
+    Initiator,
+    /// The peer.
+    Responder,
+    /// The peer is this very queue pair.
+    Both,
+}
+
+/// What the owner has told of the connection up to now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// How the peer is reached.
+    pub(crate) reach: Reach,
+    /// Who connects.
+    pub(crate) role: Role,
+    /// The number of the peer's queue pair.
+    pub(crate) remote: u32,
+    /// The packet sequence number that the peer begins with.
+    pub(crate) remote_psn: u32,
+    /// That which this end begins with; known in `RTS`.
+    pub(crate) local_psn: Option<u32>,
+    /// Reads the peer may have outstanding here.
+    pub(crate) ird: u16,
+    /// Traffic class.
+    pub(crate) traffic_class: u8,
+    /// Milliseconds that work requests may wait for the connection; `None`: for ever.
+    pub(crate) patience_ms: Option<u32>,
+    /// There are such work requests.
+    pub(crate) work_waits: bool,
+}
+
+/// What a queue pair keeps of its peer.
+pub(super) struct Direct {
+    /// What the owner has told, as `query_qp` tells it.
+    pub(super) told: PeerAttributes,
+    /// How the peer is reached.
+    reach: Reach,
+    /// Who connects.
+    role: Role,
+    /// `RTS` has been reached: `sq_psn` was told, and work requests may go out.
+    pub(super) rts: bool,
+    /// The owner has asked for `SQD`.
+    pub(super) closing: bool,
+    /// What the peer takes our first packet sequence number for, once connected.
+    claim: Option<u32>,
+    /// The number of its endpoint in the device.
+    endpoint: Handle,
+}
+
+impl Direct {
+    /// The state that the owner is told while the connection is there or about to be.
+    pub(super) fn ib_state(&self) -> IbState {
+        match (self.rts, self.closing) {
+            (false, _) => IbState::Rtr,
+            (true, false) => IbState::Rts,
+            (true, true) => IbState::Sqd,
+        }
+    }
+
+    /// Whether the peer expects other numbers than this end has.
+    fn is_contradicted(&self) -> bool {
+        self.rts && self.claim.is_some_and(|claim| claim != self.told.sq_psn)
+    }
+
+    /// Milliseconds that work requests may wait for the connection; `None`: for ever.
+    ///
+    /// As long as InfiniBand would try, but no less than it takes TCP to find a peer.
+    fn patience_ms(&self) -> Option<u32> {
+        if self.told.timeout == 0 {
+            return None;
+        }
+        let nanoseconds = 4096u64.checked_shl(self.told.timeout.into())?;
+        let tries = u64::from(self.told.retry_count).saturating_add(1);
+        let millis = (nanoseconds / 1_000_000).saturating_mul(tries);
+        let millis = u32::try_from(millis).unwrap_or(u32::MAX);
+        Some(millis.max(params::direct_timeout_ms()))
+    }
+}
+
+/// Who connects, of two ends: the one with the smaller pair of GID and number.
+fn role(local: (gid::Gid, u32), remote: (gid::Gid, u32)) -> Role {
+    match local.cmp(&remote) {
+        Ordering::Less => Role::Initiator,
+        Ordering::Equal => Role::Both,
+        Ordering::Greater => Role::Responder,
+    }
+}
+
+/// What there is to know for `RTR`.
+pub(super) struct Request {
+    /// What the owner tells.
+    told: PeerAttributes,
+}
+
+impl Change {
+    /// Whether the owner names a peer.
+    pub(super) fn names_peer(&self) -> bool {
+        self.state == Some(IbState::Rtr)
+            && (self.path.is_some() || self.dest_qpn.is_some() || self.rq_psn.is_some())
+    }
+
+    /// Whether all values are within what InfiniBand has.
+    pub(super) fn is_in_range(&self) -> bool {
+        let psn = |psn: Option<u32>| psn.is_none_or(|psn| psn <= MAX_PSN);
+        let code = |code: Option<u8>| code.is_none_or(|code| code <= MAX_TIME_CODE);
+        let retries = |retries: Option<u8>| retries.is_none_or(|n| n <= MAX_RETRIES);
+        psn(self.rq_psn)
+            && psn(self.sq_psn)
+            && code(self.timeout)
+            && code(self.min_rnr_timer)
+            && retries(self.retry_count)
+            && retries(self.rnr_retry)
+            && self.dest_qpn.is_none_or(|qpn| qpn <= Qpn::MAX)
+            && self.path_mtu.is_none_or(|mtu| (1..=MAX_MTU).contains(&mtu))
+    }
+
+    /// What it tells of a peer; `EINVAL` if it does not tell all that belongs to it.
+    pub(super) fn peer(&self) -> Result<Request> {
+        let (Some(path), Some(dest_qpn), Some(rq_psn)) = (self.path, self.dest_qpn, self.rq_psn)
+        else {
+            return Err(EINVAL);
+        };
+        Ok(Request {
+            told: PeerAttributes {
+                path,
+                dest_qpn,
+                rq_psn,
+                sq_psn: 0,
+                path_mtu: self.path_mtu.ok_or(EINVAL)?,
+                timeout: 0,
+                retry_count: 0,
+                rnr_retry: 0,
+                min_rnr_timer: self.min_rnr_timer.ok_or(EINVAL)?,
+            },
+        })
+    }
+}
+
+impl Qp {
+    /// How a peer is reached, and who connects.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: no host has that address. `EADDRNOTAVAIL`: our own is one that packets can not be
+    /// sent from. `EHOSTUNREACH`: there is no address, and no such queue pair on this host.
+    fn find_peer(&self, path: &AddressVector, number: u32) -> Result<(Reach, Role)> {
+        let device = self.device();
+        let Some(route) = &path.route else {
+            let role = role((gid::NONE, self.qpn.get()), (gid::NONE, number));
+            crate::verbs::qp_in(device.net_id(), number).ok_or(EHOSTUNREACH)?;
+            return Ok((Reach::Local, role));
+        };
+        let role = role((route.local, self.qpn.get()), (route.remote, number));
+        let local = gid::ip_of(&route.local).ok_or(EINVAL)?;
+        let remote = gid::ip_of(&route.remote).ok_or(EINVAL)?;
+        let here = |gid| device.globals().gid_standing(device.net_id(), gid);
+        // Both ends must come to the same result.
+        let reach = match (here(&route.local), here(&route.remote)) {
+            (Standing::Address, Standing::Address) => Reach::Ip { local, remote },
+            (_, Standing::NameOnly) | (Standing::NameOnly, Standing::Address) => Reach::Local,
+            (Standing::Address, Standing::Foreign) => Reach::Ip { local, remote },
+            (_, Standing::Foreign) | (Standing::Foreign, _) => return Err(EADDRNOTAVAIL),
+        };
+        Ok((reach, role))
+    }
+
+    /// To `RTR`, with a peer. Process context; sleeps, but does not wait for the peer.
+    pub(super) fn begin_direct(self: &Arc<Self>, request: Request, change: &Change) -> Result {
+        if params::direct_port() == 0 {
+            return Err(EOPNOTSUPP);
+        }
+        let told = request.told;
+        let (reach, role) = self.find_peer(&told.path, told.dest_qpn)?;
+        cm::direct::begin(self, |endpoint| {
+            let mut inner = self.inner.lock();
+            if inner.state != QpState::Idle || !inner.initialised {
+                return Err(EINVAL);
+            }
+            inner.attrs.keep(change);
+            inner.direct = Some(Direct {
+                told,
+                reach,
+                role,
+                rts: false,
+                closing: false,
+                claim: None,
+                endpoint,
+            });
+            self.set_state(&mut inner, QpState::Rtr);
+            Ok(())
+        })
+    }
+
+    /// A change of attributes once there is a peer. `now` is the state the owner knows.
+    pub(super) fn modify_direct(self: &Arc<Self>, now: IbState, change: &Change) -> Result {
+        if !change.is_transition_from(now) {
+            return Err(EINVAL);
+        }
+        match change.state.unwrap_or(now) {
+            IbState::Err => {
+                self.fail();
+                Ok(())
+            }
+            IbState::Rts if matches!(now, IbState::Rtr | IbState::Rts) => self.direct_rts(change),
+            IbState::Sqd if matches!(now, IbState::Rts | IbState::Sqd) => self.direct_sqd(change),
+            // A stream that was closed can not be opened again.
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// To `RTS`, or other attributes there.
+    fn direct_rts(self: &Arc<Self>, change: &Change) -> Result {
+        let (attached, contradicted) = {
+            let mut inner = self.inner.lock();
+            let inner = &mut *inner;
+            let Some(direct) = &mut inner.direct else {
+                return Err(EINVAL);
+            };
+            match inner.state {
+                QpState::Rtr | QpState::Waiting | QpState::Rts | QpState::Left => {}
+                // It broke since the owner looked; he is told by an event.
+                _ => return Err(EINVAL),
+            }
+            let told = &mut direct.told;
+            told.sq_psn = change.sq_psn.unwrap_or(told.sq_psn);
+            told.timeout = change.timeout.unwrap_or(told.timeout);
+            told.retry_count = change.retry_count.unwrap_or(told.retry_count);
+            told.rnr_retry = change.rnr_retry.unwrap_or(told.rnr_retry);
+            told.min_rnr_timer = change.min_rnr_timer.unwrap_or(told.min_rnr_timer);
+            direct.rts = true;
+            let contradicted = direct.is_contradicted();
+            inner.attrs.keep(change);
+            if inner.state == QpState::Rtr {
+                self.set_state(inner, QpState::Waiting);
+            }
+            (inner.attached.clone(), contradicted)
+        };
+        if contradicted {
+            self.give_up();
+            return Ok(());
+        }
+        if let Some(attached) = attached {
+            attached.qp_news();
+        }
+        self.kick();
+        Ok(())
+    }
+
+    /// To `SQD`, the graceful disconnect, or other attributes there.
+    fn direct_sqd(self: &Arc<Self>, change: &Change) -> Result {
+        let mut inner = self.inner.lock();
+        let Some(direct) = &mut inner.direct else {
+            return Err(EINVAL);
+        };
+        direct.closing = true;
+        inner.attrs.keep(change);
+        if inner.state == QpState::Rts {
+            self.set_state(&mut inner, QpState::Closing);
+        }
+        let stream = inner.stream.clone();
+        drop(inner);
+        match stream {
+            Some(stream) => stream.close(Close::Graceful),
+            // Nothing has been sent, or nothing can be any more.
+            None => self.fail(),
+        }
+        Ok(())
+    }
+
+    /// What the owner has told of the connection up to now; `None` if he has not named a peer.
+    pub(crate) fn terms(&self) -> Option<Terms> {
+        let inner = self.inner.lock();
+        let direct = inner.direct.as_ref()?;
+        Some(Terms {
+            reach: direct.reach,
+            role: direct.role,
+            remote: direct.told.dest_qpn,
+            remote_psn: direct.told.rq_psn,
+            local_psn: direct.rts.then_some(direct.told.sq_psn),
+            ird: inner.attrs.ird.into(),
+            traffic_class: direct
+                .told
+                .path
+                .route
+                .map_or(0, |route| route.traffic_class),
+            patience_ms: direct.patience_ms(),
+            work_waits: direct.rts && self.sq.is_pending(),
+        })
+    }
+
+    /// The number of the endpoint that connects it, in its device; `None` if it does not connect
+    /// itself.
+    pub(crate) fn direct_endpoint(&self) -> Option<Handle> {
+        self.inner
+            .lock()
+            .direct
+            .as_ref()
+            .map(|direct| direct.endpoint)
+    }
+
+    /// Whether its owner may still name a peer.
+    pub(crate) fn may_name_peer(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.state == QpState::Idle && inner.direct.is_none() && inner.attached.is_none()
+    }
+
+    /// The stream has begun, and the peer takes our first packet sequence number for `claim`.
+    /// Process context.
+    pub(crate) fn direct_connected(self: &Arc<Self>, claim: u32) {
+        let contradicted = {
+            let mut inner = self.inner.lock();
+            inner.direct.as_mut().is_some_and(|direct| {
+                direct.claim = Some(claim);
+                direct.is_contradicted()
+            })
+        };
+        if contradicted {
+            self.give_up();
+        }
+    }
+
+    /// There will be no connection: the error state, and its owner is told. Process context.
+    pub(crate) fn give_up(self: &Arc<Self>) {
+        if self.state() == QpState::Error {
+            return;
+        }
+        self.fail();
+        self.fatal(QpEvent::Fatal);
+        if matches!(self.rq, RecvSource::Shared(_)) {
+            self.fatal(QpEvent::LastWqeReached);
+        }
+    }
+
+    /// Whether the peer has left, and the owner has not noticed.
+    pub(crate) fn was_left(&self) -> bool {
+        self.state() == QpState::Left
+    }
+
+    /// The peer has left, and the owner should hear of it at last: what is posted is flushed.
+    /// Process context.
+    pub(crate) fn left_behind(self: &Arc<Self>) {
+        self.fail();
+        if matches!(self.rq, RecvSource::Shared(_)) {
+            self.fatal(QpEvent::LastWqeReached);
+        }
+    }
+
+    /// Back to `RESET`, from any state. Process context; sleeps until what was under way has ended,
+    /// which does not depend on the peer.
+    ///
+    /// `EBUSY` when the owner goes on posting meanwhile.
+    pub(super) fn reset(self: &Arc<Self>) -> Result {
+        /// Rounds of work items that the end of a stream and of an endpoint may take, and then
+        /// some for the flush of the queues.
+        const ROUNDS: u32 = 512;
+
+        {
+            let mut inner = self.inner.lock();
+            if inner.state == QpState::Idle && inner.attached.is_none() {
+                inner.initialised = false;
+                return Ok(());
+            }
+        }
+        if !self.is_user() {
+            // May be called from a work item of ours.
+            return Err(EINVAL);
+        }
+        self.fail();
+        for _ in 0..ROUNDS {
+            crate::sys::work::process().flush();
+            let mut inner = self.inner.lock();
+            if inner.state == QpState::Error
+                && inner.stream.is_none()
+                && inner.mirror.is_none()
+                && inner.attached.is_none()
+                && !self.sq.is_pending()
+                && !self.rq.is_pending()
+            {
+                self.renew(&mut inner);
+                return Ok(());
+            }
+        }
+        Err(EBUSY)
+    }
+
+    /// As it was made.
+    fn renew(&self, inner: &mut QpInner) {
+        inner.direct = None;
+        inner.started = false;
+        inner.initialised = false;
+        inner.attrs = Default::default();
+        self.set_state(inner, QpState::Idle);
+    }
+}
+
+#[kunit_tests(rsiw_verbs_direct)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_two_connects() {
+        let (a, b) = (([1; 16], 9), ([2; 16], 3));
+        assert_eq!(role(a, b), Role::Initiator);
+        assert_eq!(role(b, a), Role::Responder);
+        assert_eq!(role(a, a), Role::Both);
+        assert_eq!(role((a.0, 8), a), Role::Initiator);
+    }
+}

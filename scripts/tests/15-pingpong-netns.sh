@@ -1,0 +1,65 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 180
+# Queue pairs that connect themselves, between two network namespaces and between two
+# devices of one: either end first, IPv4, IPv6 and link-local.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=pingpong.sh
+. "$(dirname "$0")/pingpong.sh"
+
+index_of() { grep -l "$2" "/sys/class/infiniband/$1/ports/1/gids/"* | sed 's,.*/,,'; }
+
+rsiw_load
+veth_bed
+make_link r0 rv0
+make_peer_link r1 "$RSIW_TYPE"
+
+# there LABEL ARGUMENT...: the server here and then there.
+there() {
+	local label=$1
+	shift
+	PINGPONG_SERVER_DEVICE=r0 PINGPONG_CLIENT_DEVICE=r1 \
+		pingpong_pair "$label, server here" "taskset -c 0" "$IN_PEER taskset -c 1" "$VETH_NEAR" "$@"
+	PINGPONG_SERVER_DEVICE=r1 PINGPONG_CLIENT_DEVICE=r0 \
+		pingpong_pair "$label, server there" "$IN_PEER taskset -c 1" "taskset -c 0" "$VETH_FAR" "$@"
+}
+
+there "ibv_rc_pingpong -g 1" ibv_rc_pingpong -g 1 -c
+there "ibv_rc_pingpong -g 1 -e, 64 KiB" ibv_rc_pingpong -g 1 -e -s 65536 -n 200
+there "ibv_srq_pingpong -g 1" ibv_srq_pingpong -g 1 -q 8
+v6=$(index_of r0 fd98:0000:0000:0000:0000:0000:0000:0001)
+[ "$v6" = "$(index_of r1 fd98:0000:0000:0000:0000:0000:0000:0002)" ] ||
+	die "the IPv6 address is not at the same place of both tables"
+there "ibv_rc_pingpong IPv6" ibv_rc_pingpong -g "$v6" -c
+there "ibv_srq_pingpong IPv6" ibv_srq_pingpong -g "$v6" -q 4
+wait_for 10 "link-local addresses are there" bash -c "! ip -6 addr show tentative | grep -q . && ! $IN_PEER ip -6 addr show tentative | grep -q ."
+there "ibv_rc_pingpong link-local" ibv_rc_pingpong -g 0 -c
+
+# Without addresses namespaces are hosts of their own.
+spawn alone ibv_rc_pingpong -d r0 -p 18690
+wait_for 20 "the server listens" pingpong_listening "" 18690
+# shellcheck disable=SC2086 # a list of words
+if timeout 20 $IN_PEER ibv_rc_pingpong -d r1 -p 18690 "$VETH_NEAR" >"$WORK/far.log" 2>&1; then
+	die "a peer in another namespace was found without an address"
+fi
+grep -q "Failed to modify QP to RTR" "$WORK/alone.log" || die "the server does not say why: $(cat "$WORK/alone.log")"
+ok "without a GID nobody is found in another namespace"
+
+# A second device in the same namespace.
+make_dummy rd0 10.99.0.1/24 fd99::1/64
+make_link r2 rd0
+PINGPONG_SERVER_DEVICE=r0 PINGPONG_CLIENT_DEVICE=r2 \
+	pingpong_pair "two devices" "" "" 127.0.0.1 ibv_rc_pingpong -g 1 -c
+PINGPONG_SERVER_DEVICE=r2 PINGPONG_CLIENT_DEVICE=r0 \
+	pingpong_pair "two devices, the other way" "" "" 127.0.0.1 ibv_rc_pingpong -g 1 -c
+PINGPONG_SERVER_DEVICE=r2 PINGPONG_CLIENT_DEVICE=r0 \
+	pingpong_pair "two devices without a GID" "" "" 127.0.0.1 ibv_rc_pingpong -c
+
+# The door is shut by the last device of a namespace.
+rdma link del r0
+listening 4791 || die "the port is closed although a device is there"
+rdma link del r2
+wait_for 5 "the port is closed" not listening 4791
+$IN_PEER ss -Hltn "sport = :4791" | grep -q . || die "the port of the other namespace is closed"
+ok "the port is open as long as there are devices"

@@ -1,0 +1,56 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 240
+# Queue pairs that connect themselves: libibverbs' own examples, unmodified, with
+# events, sizes from 1 octet to 1 MiB, many rounds, and every octet compared; on one
+# device, over IPv4, IPv6, the link-local address and without any.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=pingpong.sh
+. "$(dirname "$0")/pingpong.sh"
+
+pair() {
+	local label=$1
+	shift
+	# Both ends wait by looking all the time.
+	pingpong_pair "$label" "taskset -c 0" "taskset -c 1" 127.0.0.1 "$@"
+}
+
+# The place of an address in the table of GIDs.
+index_of() { grep -l "$1" /sys/class/infiniband/r0/ports/1/gids/* | sed 's,.*/,,'; }
+
+single_bed
+[ "$(index_of 0000:0000:0000:0000:0000:ffff:0a63:0001)" = 1 ] || die "the IPv4 address is not GID 1"
+v6=$(index_of fd99:0000:0000:0000:0000:0000:0000:0001)
+[ -n "$v6" ] || die "the IPv6 address has no GID"
+wait_listening 4791
+
+pair "ibv_rc_pingpong -g 1" ibv_rc_pingpong -g 1
+pair "ibv_rc_pingpong -g 1 -e" ibv_rc_pingpong -g 1 -e
+for size in 1 63 4096 65536 1048576; do
+	pair "ibv_rc_pingpong $size octets" ibv_rc_pingpong -g 1 -s "$size" -n 100 -c
+done
+pair "ibv_rc_pingpong -n 10000" ibv_rc_pingpong -g 1 -n 10000 -s 256
+pair "ibv_rc_pingpong -m" ibv_rc_pingpong -g 1 -m 4096 -n 100
+pair "ibv_rc_pingpong IPv6" ibv_rc_pingpong -g "$v6" -c
+pair "ibv_rc_pingpong link-local" ibv_rc_pingpong -g 0 -c
+pair "ibv_rc_pingpong without a GID" ibv_rc_pingpong -c
+pair "ibv_srq_pingpong" ibv_srq_pingpong -g 1 -q 16
+pair "ibv_srq_pingpong -e" ibv_srq_pingpong -g 1 -q 4 -e
+pair "ibv_srq_pingpong IPv6" ibv_srq_pingpong -g "$v6" -q 4 -c
+
+# The link-local name of an interface without that address is good for one host.
+ip -6 addr flush dev rd0 scope link
+pair "ibv_rc_pingpong by name only" ibv_rc_pingpong -g 0 -n 100
+
+# Nobody on this host has this number, and no address was given.
+spawn nobody ibv_rc_pingpong -d r0 -p 18690
+nobody=$SPAWNED
+wait_for 20 "the server listens" pingpong_listening "" 18690
+exec 3<>/dev/tcp/127.0.0.1/18690
+printf '0000:000003:000001:00000000000000000000000000000000\0' >&3
+wait_for 20 "the server gives up" gone "$nobody"
+exec 3>&-
+grep -q "Failed to modify QP to RTR" "$WORK/nobody.log" ||
+	die "a peer that is not here is not refused at once: $(cat "$WORK/nobody.log")"
+ok "without a GID a peer elsewhere is refused at once"

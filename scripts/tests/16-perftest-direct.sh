@@ -1,0 +1,31 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 300
+# perftest without rdma_cm: send, write and read, bandwidth and latency, on queue pairs
+# that connect themselves; several of them at once, both directions, all sizes.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=perftest.sh
+. "$(dirname "$0")/perftest.sh"
+PERFTEST_CM=
+
+pair() {
+	local label=$1
+	shift
+	perftest_pair "$label" 127.0.0.1 "" "" "$@" -d r0 -x 1
+}
+
+single_bed
+for tool in ib_send_bw ib_write_bw ib_read_bw; do
+	pair "$tool" "$tool" -s 65536 -n 200
+	pair "$tool 4 queue pairs" "$tool" -s 4096 -n 200 -q 4
+done
+for tool in ib_send_lat ib_write_lat ib_read_lat; do
+	pair "$tool" "$tool" -s 64 -n 500
+done
+pair "ib_send_bw both ways" ib_send_bw -s 4096 -n 200 -b
+pair "ib_write_bw both ways" ib_write_bw -s 4096 -n 200 -b -q 2
+pair "ib_read_bw 16 queue pairs" ib_read_bw -s 1024 -n 50 -q 16
+pair "ib_send_bw -a" ib_send_bw -a -n 5
+pair "ib_read_bw -a" ib_read_bw -a -n 5
+pair "ib_write_lat -a" ib_write_lat -a -n 5

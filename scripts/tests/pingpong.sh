@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# Running one pair of libibverbs' example programs; sourced by the tests that do.
+
+PINGPONG_PORT=18700
+
+# pingpong_pair LABEL SERVER_PREFIX CLIENT_PREFIX HOST TOOL ARGUMENT...
+# Both ends get the same arguments, but for the device, which PINGPONG_SERVER_DEVICE and
+# PINGPONG_CLIENT_DEVICE name; the prefixes are commands such as "ip netns exec X" or "". HOST is
+# where the client finds the server for the swap of numbers.
+pingpong_pair() {
+	local label=$1 before_server=$2 before_client=$3 host=$4 tool=$5 server
+	shift 5
+	PINGPONG_PORT=$((PINGPONG_PORT + 1))
+	# shellcheck disable=SC2086 # prefixes are lists of words
+	spawn "server-$tool" $before_server "$tool" -d "${PINGPONG_SERVER_DEVICE:-r0}" -p "$PINGPONG_PORT" "$@"
+	server=$SPAWNED
+	if ! (wait_for 20 "$tool listens" pingpong_listening "$before_server" "$PINGPONG_PORT"); then
+		show_log "$(log_of "server-$tool")"
+		die "$label: the server does not come up"
+	fi
+	# shellcheck disable=SC2086
+	if ! (run "${PINGPONG_LIMIT:-40}" "$label" $before_client "$tool" -d "${PINGPONG_CLIENT_DEVICE:-r0}" -p "$PINGPONG_PORT" "$@" "$host"); then
+		show_log "$(log_of "server-$tool")"
+		die "$label: the client failed"
+	fi
+	finish "$server" 20 "server-$tool"
+	ok "$label: $(sed -n 's/.* = \(.*\)/\1/p' "$(log_of "$(label_of "$label")")" | tail -n 1)"
+}
+
+pingpong_listening() {
+	# shellcheck disable=SC2086
+	[ -n "$($1 ss -Hltn "sport = :$2")" ]
+}
