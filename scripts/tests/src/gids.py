@@ -15,7 +15,7 @@ def ip(*args):
 
 def table(device):
     """All entries that are not empty, as addresses, by their places."""
-    return {g.gid_index: ipaddress.IPv6Address(str(g.gid))
+    return {g.gid_index: ipaddress.IPv6Address(g.gid_str())
             for g in device.context.query_gid_table(64)}
 
 
