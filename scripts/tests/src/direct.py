@@ -19,6 +19,10 @@ from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 import pyverbs.enums as e
 
+# 4.096 us * 2^19 * (7 + 1) retries: 17 s, also where the machine is slow.
+PATIENT = 19
+# No more than the module's parameter.
+HASTY = 14
 FACTOR = int(os.environ.get("RSIW_TIME_FACTOR", "1"))
 SIZE = 4096
 
@@ -149,7 +153,7 @@ class End:
         attr.min_rnr_timer = 12
         return attr
 
-    def rts_attr(self, timeout=14):
+    def rts_attr(self, timeout=PATIENT):
         attr = QPAttr(qp_state=RTS, port_num=1)
         attr.timeout = timeout
         attr.retry_cnt = 7
@@ -164,13 +168,13 @@ class End:
     def to_rtr(self, peer):
         self.qp.modify(self.rtr_attr(peer), TO_RTR)
 
-    def to_rts(self, timeout=14):
+    def to_rts(self, timeout=PATIENT):
         self.qp.modify(self.rts_attr(timeout), TO_RTS)
 
     def to(self, state):
         self.qp.modify(QPAttr(qp_state=state), e.IBV_QP_STATE)
 
-    def connect(self, peer, timeout=14):
+    def connect(self, peer, timeout=PATIENT):
         """From INIT."""
         self.to_rtr(peer)
         self.to_rts(timeout)

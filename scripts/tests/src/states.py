@@ -163,7 +163,7 @@ def queries(device):
     check(str(ah.dgid) == str(b.gid), f"RTR: the route leads to {ah.dgid}")
     check(ah.is_global and ah.sgid_index == 1, "RTR: the route does not begin at GID 1")
     a.to_rts()
-    own = dict(sq_psn=a.psn, timeout=14, retry_cnt=7, rnr_retry=7, max_rd_atomic=4)
+    own = dict(sq_psn=a.psn, timeout=PATIENT, retry_cnt=7, rnr_retry=7, max_rd_atomic=4)
     told("RTS", qp_state=RTS, **peer, **own)
     b.connect(a)
     talk(a, b, 1)
@@ -332,7 +332,7 @@ def nobody(device):
             if kind == "gone":
                 b.close()
             a.recv(2)
-            a.connect(gone)
+            a.connect(gone, timeout=HASTY)
             a.send()
             a.send()
             a.fails()
