@@ -169,6 +169,8 @@ pub(super) struct QpInner {
     state: QpState,
     /// It was taken out of `RESET`.
     initialised: bool,
+    /// Its owner has put it into `RESET`.
+    was_reset: bool,
     /// The stream, from its start to its end.
     stream: Option<Arc<Stream>>,
     /// The receiving end, if the peer is the queue pair itself.
@@ -328,6 +330,7 @@ impl Qp {
                     QpInner {
                         state: QpState::Idle,
                         initialised: false,
+                        was_reset: false,
                         stream: None,
                         mirror: None,
                         started: false,

@@ -54,3 +54,17 @@ exec 3>&-
 grep -q "Failed to modify QP to RTR" "$WORK/nobody.log" ||
 	die "a peer that is not here is not refused at once: $(cat "$WORK/nobody.log")"
 ok "without a GID a peer elsewhere is refused at once"
+
+# The device goes in the middle.
+talking() { ss -Htin state established "sport = :4791" | grep -q 'bytes_acked:[0-9]\{5,\}'; }
+spawn endless-server ibv_rc_pingpong -d r0 -p 18691 -g 1 -e -n 100000000
+server=$SPAWNED
+wait_for 20 "the server listens" pingpong_listening "" 18691
+spawn endless-client ibv_rc_pingpong -d r0 -p 18691 -g 1 -e -n 100000000 127.0.0.1
+client=$SPAWNED
+wait_for 20 "data flows" talking
+timeout 10 rdma link del r0 || die "rdma link del in the middle does not finish (or fails: $?)"
+stop "$client"
+stop "$server"
+make_link r0 rd0
+pair "ibv_rc_pingpong after the device was gone" ibv_rc_pingpong -g 1 -n 100

@@ -441,6 +441,7 @@ impl Qp {
             let mut inner = self.inner.lock();
             if inner.state == QpState::Idle && inner.attached.is_none() {
                 inner.initialised = false;
+                inner.was_reset = true;
                 return Ok(());
             }
         }
@@ -471,6 +472,7 @@ impl Qp {
         inner.direct = None;
         inner.started = false;
         inner.initialised = false;
+        inner.was_reset = true;
         inner.attrs = Default::default();
         self.set_state(inner, QpState::Idle);
     }

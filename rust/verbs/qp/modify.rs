@@ -169,7 +169,11 @@ impl Qp {
             let inner = self.inner.lock();
             (Self::ib_state(&inner), inner.direct.is_some())
         };
-        if change.current.is_some_and(|current| current != now) {
+        let told = self.attributes().state;
+        if change
+            .current
+            .is_some_and(|current| current != now && current != told)
+        {
             return Err(EINVAL);
         }
         if change.state == Some(IbState::Reset) {
@@ -222,10 +226,17 @@ impl Qp {
     }
 
     /// Tells the attributes. Process context.
+    ///
+    /// A new queue pair is told to be in `INIT`, as is usual for RNICs, whose idle state is both
+    /// (rdma-core's tests insist on it).
     pub(in crate::verbs) fn attributes(&self) -> Attributes {
         let inner = self.inner.lock();
+        let state = match Self::ib_state(&inner) {
+            IbState::Reset if !inner.was_reset => IbState::Init,
+            state => state,
+        };
         Attributes {
-            state: Self::ib_state(&inner),
+            state,
             access: inner.attrs.access,
             max_rd_atomic: inner.attrs.ord,
             max_dest_rd_atomic: inner.attrs.ird,
