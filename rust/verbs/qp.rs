@@ -8,7 +8,8 @@
 //! queue, then the receive queue.
 //!
 //! - [`modify`]: the verbs that change and tell attributes
-//! - [`direct`]: queue pairs whose owner names the peer, and which connect themselves
+//! - [`direct`], [`named`]: queue pairs whose owner names the peer, and which connect themselves
+//! - [`reset`]: from any state back to the first
 //! - [`flush`]: completion of what will not be executed any more
 //!
 //! Locks, outermost first: the one of changes, the flush lock, the state, then those of the queues.
@@ -16,6 +17,8 @@
 pub(crate) mod direct;
 mod flush;
 pub(crate) mod modify;
+mod named;
+mod reset;
 
 use kernel::{
     impl_has_work,

@@ -8,25 +8,17 @@
 //! harm, as the initiator does when it learns its packet sequence number after it has sent its
 //! hello.
 //!
+//! [`initiate`] and [`respond`] have what only one of the two does.
+//!
 //! Stages are moved by value. Functions that would make one large stack frame of several are kept
 //! apart (`inline(never)`): below them TCP needs its room.
 
-use core::net::{
-    IpAddr,
-    Ipv4Addr,
-    SocketAddr,
-    SocketAddrV6, //
-};
+mod initiate;
+mod respond;
 
-use iwarp_wire::{
-    mpa::{
-        negotiate::{
-            Parameters,
-            Refusal, //
-        },
-        startup::FrameKind, //
-    },
-    RtrKind, //
+use iwarp_wire::mpa::{
+    negotiate::Parameters,
+    startup::FrameKind, //
 };
 use kernel::{
     prelude::*,
@@ -43,41 +35,26 @@ use super::{
         },
         frame::{
             FrameReader,
-            FrameWriter,
-            ReadError, //
+            FrameWriter, //
         },
-        stream_config,
         timer::Limit, //
     },
     hello::Hello,
-    visitor::{
-        hello,
-        is_link_local,
-        judge,
-        policy,
-        Verdict,
-        Visitor, //
-    }, //
+    visitor::Visitor, //
 };
 use crate::{
-    params,
     stream::{
         Close,
         Config,
-        Role as StreamRole,
         Stream, //
     },
-    sys::{
-        net::Family,
-        socket::{
-            Socket,
-            TcpState, //
-        },
+    sys::socket::{
+        Socket,
+        TcpState, //
     },
     verbs::{
         counters::Counter,
         direct::{
-            Reach,
             Role,
             Terms, //
         },
@@ -96,9 +73,6 @@ const MAX_PAUSE_MS: u32 = 1_000;
 
 /// Milliseconds for which the owner need not notice that the peer has left.
 const LEFT_MS: u32 = 3_000;
-
-/// Octets behind the Reply that are read before the stream begins.
-const FIRST_OCTETS: usize = 64;
 
 /// How far it has got.
 enum Stage {
@@ -360,196 +334,6 @@ impl Direct {
         }
     }
 
-    /// Makes a socket that connects.
-    #[inline(never)]
-    fn connect(&self, turn: &mut Turn<'_>, terms: &Terms) -> Outcome {
-        let port = params::direct_port();
-        let ifindex = turn.device.ifindex();
-        let at = |ip: IpAddr, port| match ip {
-            IpAddr::V6(v6) if is_link_local(&ip) => {
-                SocketAddr::V6(SocketAddrV6::new(v6, port, 0, ifindex))
-            }
-            ip => SocketAddr::new(ip, port),
-        };
-        let (local, remote) = match terms.reach {
-            Reach::Ip { local, remote } => (at(local, 0), at(remote, port)),
-            Reach::Local => {
-                let host = IpAddr::V4(Ipv4Addr::LOCALHOST);
-                (at(host, 0), at(host, port))
-            }
-        };
-        let open = || {
-            let socket = Socket::create(&turn.device.netns().ok_or(ENODEV)?, Family::of(&remote))?;
-            if terms.traffic_class != 0 {
-                socket.set_tos(terms.traffic_class);
-            }
-            socket.bind(&local)?;
-            socket.install(turn.endpoint.clone());
-            socket.connect_nonblocking(&remote)?;
-            Ok::<_, Error>(socket)
-        };
-        match open() {
-            Ok(socket) => Outcome::Go(Stage::Tcp(socket, Limit::new(params::connect_timeout_ms()))),
-            // The address may come, and a route.
-            Err(_) => Outcome::Retry,
-        }
-    }
-
-    /// Prepares the Request.
-    #[inline(never)]
-    fn greet(&self, terms: &Terms, socket: Socket) -> Outcome {
-        let said = hello(terms, self.qp.qp().qpn());
-        let request = policy(terms.ird);
-        match FrameWriter::new(&request.request(&said.encode())) {
-            Ok(frame) => {
-                let limit = Limit::new(params::mpa_reply_timeout_ms());
-                Outcome::Go(Stage::Request(frame, socket, limit, said))
-            }
-            Err(_) => Outcome::Retry,
-        }
-    }
-
-    /// Reads the Reply, and starts the stream.
-    #[inline(never)]
-    fn conclude(
-        &self,
-        turn: &mut Turn<'_>,
-        terms: &Terms,
-        (mut reader, socket, limit, said): (FrameReader, Socket, Limit, Hello),
-    ) -> Outcome {
-        let frame = match reader.read(&socket) {
-            Ok(Some(frame)) => frame,
-            Ok(None) if limit.is_over() => return Outcome::Retry,
-            Ok(None) => return Outcome::Wait(Stage::Reply(reader, socket, limit, said)),
-            // Somebody else has the port over there.
-            Err(ReadError::Malformed(_)) => return Outcome::Fail,
-            Err(ReadError::Closed | ReadError::Broken(_)) => return Outcome::Retry,
-        };
-        let agreed = match policy(terms.ird).conclude(&frame) {
-            Ok(agreed) => agreed,
-            Err(
-                Refusal::Rejected
-                | Refusal::Revision
-                | Refusal::InsufficientIrd
-                | Refusal::NoMatchingRtr,
-            ) => return Outcome::Fail,
-        };
-        let qpn = self.qp.qp().qpn();
-        let Some(theirs) = Hello::parse(frame.private_data) else {
-            return Outcome::Fail;
-        };
-        if judge(&theirs, terms, qpn) == Verdict::Stranger {
-            return Outcome::Fail;
-        }
-        let role = StreamRole::Initiator {
-            rtr: Some(RtrKind::Write),
-        };
-        turn.device.counters().add(Counter::Connects, 1);
-        let config = stream_config(&agreed, role);
-        self.start(turn, socket, config, theirs.expects)
-    }
-
-    /// Goes on with the receiving end where the peer is the queue pair itself. When that fails the
-    /// sending end notices.
-    #[inline(never)]
-    fn reflect(&mut self, turn: &mut Turn<'_>, terms: &Terms) {
-        loop {
-            self.mirror = match core::mem::replace(&mut self.mirror, Mirror::None) {
-                Mirror::None => return,
-                Mirror::Answer(frame, answer) => match self.answer(frame, answer) {
-                    Outcome::Go(Stage::Answered(answer)) => Mirror::Answered(answer),
-                    Outcome::Wait(Stage::Answer(frame, answer)) => {
-                        self.mirror = Mirror::Answer(frame, answer);
-                        return;
-                    }
-                    _ => Mirror::None,
-                },
-                Mirror::Answered(answer) => match self.begin(turn, terms, answer) {
-                    Outcome::Wait(Stage::Answered(answer)) => {
-                        self.mirror = Mirror::Answered(answer);
-                        return;
-                    }
-                    _ => Mirror::None,
-                },
-            };
-        }
-    }
-
-    /// Looks whether a visitor is the peer.
-    #[inline(never)]
-    fn consider(&self, turn: &mut Turn<'_>, terms: &Terms, visitor: Visitor) -> Outcome {
-        let qpn = self.qp.qp().qpn();
-        if visitor.is_gone() {
-            return Outcome::Wait(Stage::Await(None));
-        }
-        match visitor.verdict(terms, qpn, turn.device.ifindex()) {
-            Verdict::Unproven => Outcome::Wait(Stage::Await(Some(visitor))),
-            Verdict::Stranger => {
-                visitor.refuse();
-                Outcome::Wait(Stage::Await(None))
-            }
-            Verdict::Peer => match self.let_in(terms, visitor) {
-                Ok((frame, answer)) => Outcome::Go(Stage::Answer(frame, answer)),
-                Err(_) => Outcome::Retry,
-            },
-        }
-    }
-
-    /// Prepares the Reply for the peer.
-    fn let_in(&self, terms: &Terms, visitor: Visitor) -> Result<(FrameWriter, Answer)> {
-        let (frame, agreed) = visitor.accept(terms, self.qp.qp().qpn())?;
-        let answer = Answer {
-            agreed,
-            claim: visitor.hello.expects,
-            limit: Limit::new(params::mpa_request_timeout_ms()),
-            socket: visitor.socket,
-        };
-        Ok((frame, answer))
-    }
-
-    /// Sends the Reply.
-    #[inline(never)]
-    fn answer(&self, mut frame: FrameWriter, answer: Answer) -> Outcome {
-        match frame.send(&answer.socket) {
-            Ok(true) => Outcome::Go(Stage::Answered(answer)),
-            Ok(false) if !answer.limit.is_over() => Outcome::Wait(Stage::Answer(frame, answer)),
-            _ => Outcome::Retry,
-        }
-    }
-
-    /// Starts the stream when the first octets of the peer's first FPDU are there.
-    #[inline(never)]
-    fn begin(&self, turn: &mut Turn<'_>, terms: &Terms, answer: Answer) -> Outcome {
-        let mut octets = [0; FIRST_OCTETS];
-        let len = match answer.socket.recv_nonblocking(&mut octets) {
-            Err(EAGAIN) if !answer.limit.is_over() => {
-                return Outcome::Wait(Stage::Answered(answer));
-            }
-            // The peer has begun anew, and comes again.
-            Ok(0) | Err(_) => return Outcome::Retry,
-            Ok(len) => len,
-        };
-        let mut initial = KVec::new();
-        let copied = initial.extend_from_slice(octets.get(..len).unwrap_or_default(), GFP_KERNEL);
-        if copied.is_err() {
-            return Outcome::Fail;
-        }
-        let Answer {
-            socket,
-            agreed,
-            claim,
-            ..
-        } = answer;
-        let role = StreamRole::Responder { rtr: agreed.rtr };
-        turn.device.counters().add(Counter::Accepts, 1);
-        let config = Config {
-            initial,
-            mirror: terms.role == Role::Both,
-            ..stream_config(&agreed, role)
-        };
-        self.start(turn, socket, config, claim)
-    }
-
     /// Starts the stream.
     #[inline(never)]
     fn start(&self, turn: &mut Turn<'_>, socket: Socket, config: Config, claim: u32) -> Outcome {
@@ -570,62 +354,6 @@ impl Direct {
                 socket.set_linger_abort();
                 Outcome::Fail
             }
-        }
-    }
-
-    /// Somebody wants this queue pair.
-    pub(super) fn visit(&mut self, turn: &mut Turn<'_>, visitor: Visitor) {
-        let qp = self.qp.qp();
-        let Some(terms) = qp.terms() else {
-            visitor.refuse();
-            return;
-        };
-        let stage = match self.stage.take() {
-            Some(stage) => stage,
-            None => Stage::first(&terms),
-        };
-        let verdict = visitor.verdict(&terms, qp.qpn(), turn.device.ifindex());
-        if terms.role == Role::Both {
-            self.stage = Some(stage);
-            self.meet_itself(turn, &terms, visitor, verdict);
-            return;
-        }
-        self.stage = Some(match (stage, verdict) {
-            // One who can prove it displaces one who has not gone on, and anybody one who can not.
-            (Stage::Await(_) | Stage::Answer(..) | Stage::Answered(_), Verdict::Peer)
-            | (Stage::Await(_), Verdict::Unproven) => {
-                visitor.socket.install(turn.endpoint.clone());
-                Stage::Await(Some(visitor))
-            }
-            // He may come again.
-            (stage @ (Stage::Answer(..) | Stage::Answered(_)), Verdict::Unproven) => stage,
-            (stage, _) => {
-                visitor.refuse();
-                stage
-            }
-        });
-    }
-}
-
-impl Direct {
-    /// Lets in a visitor where the peer is the queue pair itself.
-    fn meet_itself(
-        &mut self,
-        turn: &mut Turn<'_>,
-        terms: &Terms,
-        visitor: Visitor,
-        verdict: Verdict,
-    ) {
-        let waits = matches!(self.stage, Some(Stage::Request(..) | Stage::Reply(..)));
-        match verdict {
-            // It knows both numbers, which are its own.
-            Verdict::Peer | Verdict::Unproven if waits => {
-                visitor.socket.install(turn.endpoint.clone());
-                if let Ok((frame, answer)) = self.let_in(terms, visitor) {
-                    self.mirror = Mirror::Answer(frame, answer);
-                }
-            }
-            _ => visitor.refuse(),
         }
     }
 }

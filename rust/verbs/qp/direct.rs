@@ -17,9 +17,9 @@ use kernel::{
 };
 
 use super::{
+    named::Named,
     Qp,
     QpEvent,
-    QpInner,
     QpState, //
 };
 use crate::{
@@ -46,22 +46,9 @@ use crate::{
             self,
             Standing, //
         },
-        queue::recv::RecvSource,
-        Qpn, //
+        queue::recv::RecvSource, //
     },
 };
-
-/// The largest packet sequence number.
-const MAX_PSN: u32 = 0x00ff_ffff;
-
-/// The largest code of a time (`timeout`, `min_rnr_timer`).
-const MAX_TIME_CODE: u8 = 31;
-
-/// The largest number of retries.
-const MAX_RETRIES: u8 = 7;
-
-/// The largest `enum ib_mtu`.
-const MAX_MTU: u32 = 5;
 
 /// How the peer is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,56 +156,6 @@ fn role(local: (gid::Gid, u32), remote: (gid::Gid, u32)) -> Role {
     }
 }
 
-/// What there is to know for `RTR`.
-pub(super) struct Request {
-    /// What the owner tells.
-    told: PeerAttributes,
-}
-
-impl Change {
-    /// Whether the owner names a peer.
-    pub(super) fn names_peer(&self) -> bool {
-        self.state == Some(IbState::Rtr)
-            && (self.path.is_some() || self.dest_qpn.is_some() || self.rq_psn.is_some())
-    }
-
-    /// Whether all values are within what InfiniBand has.
-    pub(super) fn is_in_range(&self) -> bool {
-        let psn = |psn: Option<u32>| psn.is_none_or(|psn| psn <= MAX_PSN);
-        let code = |code: Option<u8>| code.is_none_or(|code| code <= MAX_TIME_CODE);
-        let retries = |retries: Option<u8>| retries.is_none_or(|n| n <= MAX_RETRIES);
-        psn(self.rq_psn)
-            && psn(self.sq_psn)
-            && code(self.timeout)
-            && code(self.min_rnr_timer)
-            && retries(self.retry_count)
-            && retries(self.rnr_retry)
-            && self.dest_qpn.is_none_or(|qpn| qpn <= Qpn::MAX)
-            && self.path_mtu.is_none_or(|mtu| (1..=MAX_MTU).contains(&mtu))
-    }
-
-    /// What it tells of a peer; `EINVAL` if it does not tell all that belongs to it.
-    pub(super) fn peer(&self) -> Result<Request> {
-        let (Some(path), Some(dest_qpn), Some(rq_psn)) = (self.path, self.dest_qpn, self.rq_psn)
-        else {
-            return Err(EINVAL);
-        };
-        Ok(Request {
-            told: PeerAttributes {
-                path,
-                dest_qpn,
-                rq_psn,
-                sq_psn: 0,
-                path_mtu: self.path_mtu.ok_or(EINVAL)?,
-                timeout: 0,
-                retry_count: 0,
-                rnr_retry: 0,
-                min_rnr_timer: self.min_rnr_timer.ok_or(EINVAL)?,
-            },
-        })
-    }
-}
-
 impl Qp {
     /// How a peer is reached, and who connects.
     ///
@@ -248,11 +185,11 @@ impl Qp {
     }
 
     /// To `RTR`, with a peer. Process context; sleeps, but does not wait for the peer.
-    pub(super) fn begin_direct(self: &Arc<Self>, request: Request, change: &Change) -> Result {
+    pub(super) fn begin_direct(self: &Arc<Self>, named: Named, change: &Change) -> Result {
         if params::direct_port() == 0 {
             return Err(EOPNOTSUPP);
         }
-        let told = request.told;
+        let told = named.told;
         let (reach, role) = self.find_peer(&told.path, told.dest_qpn)?;
         cm::direct::begin(self, |endpoint| {
             let mut inner = self.inner.lock();
@@ -426,55 +363,6 @@ impl Qp {
         if matches!(self.rq, RecvSource::Shared(_)) {
             self.fatal(QpEvent::LastWqeReached);
         }
-    }
-
-    /// Back to `RESET`, from any state. Process context; sleeps until what was under way has ended,
-    /// which does not depend on the peer.
-    ///
-    /// `EBUSY` when the owner goes on posting meanwhile.
-    pub(super) fn reset(self: &Arc<Self>) -> Result {
-        /// Rounds of work items that the end of a stream and of an endpoint may take, and then
-        /// some for the flush of the queues.
-        const ROUNDS: u32 = 512;
-
-        {
-            let mut inner = self.inner.lock();
-            if inner.state == QpState::Idle && inner.attached.is_none() {
-                inner.initialised = false;
-                inner.was_reset = true;
-                return Ok(());
-            }
-        }
-        if !self.is_user() {
-            // May be called from a work item of ours.
-            return Err(EINVAL);
-        }
-        self.fail();
-        for _ in 0..ROUNDS {
-            crate::sys::work::process().flush();
-            let mut inner = self.inner.lock();
-            if inner.state == QpState::Error
-                && inner.stream.is_none()
-                && inner.mirror.is_none()
-                && inner.attached.is_none()
-                && !self.sq.is_pending()
-                && !self.rq.is_pending()
-            {
-                self.renew(&mut inner);
-                return Ok(());
-            }
-        }
-        Err(EBUSY)
-    }
-
-    /// As it was made.
-    fn renew(&self, inner: &mut QpInner) {
-        inner.direct = None;
-        inner.started = false;
-        inner.initialised = false;
-        inner.was_reset = true;
-        inner.attrs = Default::default();
-        self.set_state(inner, QpState::Idle);
     }
 }
 

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The way back to `RESET`.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::{
+    Qp,
+    QpInner,
+    QpState, //
+};
+use crate::sys::work;
+
+impl Qp {
+    /// Back to `RESET`, from any state. Process context; sleeps until what was under way has ended,
+    /// which does not depend on the peer.
+    ///
+    /// `EBUSY` when the owner goes on posting meanwhile.
+    pub(super) fn reset(self: &Arc<Self>) -> Result {
+        /// Rounds of work items that the end of a stream and of an endpoint may take, and then
+        /// some for the flush of the queues.
+        const ROUNDS: u32 = 512;
+
+        {
+            let mut inner = self.inner.lock();
+            if inner.state == QpState::Idle && inner.attached.is_none() {
+                inner.initialised = false;
+                inner.was_reset = true;
+                return Ok(());
+            }
+        }
+        if !self.is_user() {
+            // May be called from a work item of ours.
+            return Err(EINVAL);
+        }
+        self.fail();
+        for _ in 0..ROUNDS {
+            work::process().flush();
+            let mut inner = self.inner.lock();
+            if inner.state == QpState::Error
+                && inner.stream.is_none()
+                && inner.mirror.is_none()
+                && inner.attached.is_none()
+                && !self.sq.is_pending()
+                && !self.rq.is_pending()
+            {
+                self.renew(&mut inner);
+                return Ok(());
+            }
+        }
+        Err(EBUSY)
+    }
+
+    /// As it was made.
+    fn renew(&self, inner: &mut QpInner) {
+        inner.direct = None;
+        inner.started = false;
+        inner.initialised = false;
+        inner.was_reset = true;
+        inner.attrs = Default::default();
+        self.set_state(inner, QpState::Idle);
+    }
+}
