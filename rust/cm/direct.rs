@@ -29,6 +29,7 @@ use super::endpoint::{
 use crate::{
     sys::iwcm::Handle,
     verbs::{
+        direct::Expects,
         qp_in,
         Qp, //
     },
@@ -82,12 +83,13 @@ fn receive(net: usize, visitor: Visitor) -> Welcome {
         visitor.refuse();
         return Welcome::Done;
     };
-    let Some(handle) = qp.direct_endpoint() else {
-        if qp.may_name_peer() {
-            return Welcome::Later(visitor);
+    let handle = match qp.expects() {
+        Expects::Endpoint(handle) => handle,
+        Expects::Later => return Welcome::Later(visitor),
+        Expects::Nobody => {
+            visitor.refuse();
+            return Welcome::Done;
         }
-        visitor.refuse();
-        return Welcome::Done;
     };
     let mut visitor = Some(visitor);
     if let Some(endpoint) = qp.device().cm_state().endpoint(handle) {
@@ -109,5 +111,5 @@ fn receive(net: usize, visitor: Visitor) -> Welcome {
 
 /// Whether a queue pair has been told of its peer.
 fn is_expecting(net: usize, number: u32) -> bool {
-    qp_in(net, number).is_some_and(|qp| qp.direct_endpoint().is_some())
+    qp_in(net, number).is_some_and(|qp| qp.expects() != Expects::Later)
 }

@@ -76,6 +76,17 @@ pub(crate) enum Role {
     Both,
 }
 
+/// Who is to be told of one who wants to connect to a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expects {
+    /// The endpoint of that number in its device.
+    Endpoint(Handle),
+    /// Nobody yet: its owner may still name a peer.
+    Later,
+    /// Nobody: it does not connect itself.
+    Nobody,
+}
+
 /// What the owner has told of the connection up to now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
@@ -308,20 +319,15 @@ impl Qp {
         })
     }
 
-    /// The number of the endpoint that connects it, in its device; `None` if it does not connect
-    /// itself.
-    pub(crate) fn direct_endpoint(&self) -> Option<Handle> {
-        self.inner
-            .lock()
-            .direct
-            .as_ref()
-            .map(|direct| direct.endpoint)
-    }
-
-    /// Whether its owner may still name a peer.
-    pub(crate) fn may_name_peer(&self) -> bool {
+    /// Who is to be told of one who wants to connect to it.
+    pub(crate) fn expects(&self) -> Expects {
         let inner = self.inner.lock();
-        inner.state == QpState::Idle && inner.direct.is_none() && inner.attached.is_none()
+        match (&inner.direct, inner.state) {
+            (Some(direct), _) => Expects::Endpoint(direct.endpoint),
+            // Whether somebody is attached says nothing: that comes before the peer is named.
+            (None, QpState::Idle) => Expects::Later,
+            (None, _) => Expects::Nobody,
+        }
     }
 
     /// The stream has begun, and the peer takes our first packet sequence number for `claim`.
