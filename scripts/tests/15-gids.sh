@@ -13,7 +13,7 @@ PYTHONPATH="$(dirname "$0")/src" timeout -k 5 $((60 * FACTOR)) python3 -B "$(dir
 run 10 "ibv_devinfo" ibv_devinfo -v -d r0
 info=$(log_of ibv_devinfo)
 grep -Eq 'GID\[ *1\]:.*(::ffff:10\.99\.0\.1|:0000:ffff:0a63:0001)' "$info" || die "ibv_devinfo does not show GID 1: $(grep GID "$info")"
-grep -Eq 'gid_tbl_len: *32' "$info" || die "ibv_devinfo: $(grep gid_tbl_len "$info")"
+grep -Eq 'gid_tbl_len:[[:space:]]*32' "$info" || die "ibv_devinfo: $(grep gid_tbl_len "$info")"
 ok "ibv_devinfo -v"
 
 veth_bed

@@ -7,7 +7,7 @@ import subprocess
 
 from direct import *
 
-FREE = range(40, 120)
+FREE = range(40, 80)
 
 
 def ip(*args):
