@@ -1,13 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 240
-# Only on the debug kernel: one pass through everything a user does (rping, perftest, an NFS
+# Only on the debug kernel: one pass through everything a user does (rping, perftest, ibv_rc_pingpong, an NFS
 # mount, a killed process), everything undone, the module unloaded, and then no memory that
 # nobody owns. The runner looks for what KASAN, lockdep and the others said meanwhile.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"
+# shellcheck source=pingpong.sh
+. "$(dirname "$0")/pingpong.sh"
 # shellcheck source=nfs.sh
 . "$(dirname "$0")/nfs.sh"
 
@@ -43,6 +45,11 @@ perftest_pass() {
 		perftest_pair "$tool 4 KiB" "$RDMA_V4" "" "" "$tool" -s 4096 -n 100
 		perftest_pair "$tool 64 KiB" "$RDMA_V4" "" "" "$tool" -s 65536 -n 50
 	done
+}
+
+direct_pass() {
+	pingpong_pair "ibv_rc_pingpong" "" "" "$RDMA_V4" ibv_rc_pingpong -g 1 -c -n 200 -s 4096
+	pingpong_pair "ibv_srq_pingpong -e" "" "" "$RDMA_V4" ibv_srq_pingpong -g 1 -e -n 100 -s 1024
 }
 
 nfs_pass() {
@@ -82,6 +89,7 @@ echo clear >"$LEAKS" 2>/dev/null || :
 rping_rounds 64
 rping_rounds 65000
 perftest_pass
+direct_pass
 nfs_pass
 killed_in_transfer
 rdma link del r0
