@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 90
+# time limit: 150
 # The GID table: entry 0, the addresses as they come and go, its size, and every way
 # to look at it, in a network namespace too.
 # shellcheck source=../guest/lib.sh
@@ -8,7 +8,7 @@
 
 single_bed
 status=0
-PYTHONPATH="$(dirname "$0")/src" timeout -k 5 $((60 * FACTOR)) python3 -B "$(dirname "$0")/src/gids.py" 2>&1 || status=$?
+PYTHONPATH="$(dirname "$0")/src" timeout -k 5 $((110 * FACTOR)) python3 -B "$(dirname "$0")/src/gids.py" 2>&1 || status=$?
 [ "$status" = 0 ] || die "gids.py: status $status"
 run 10 "ibv_devinfo" ibv_devinfo -v -d r0
 info=$(log_of ibv_devinfo)
