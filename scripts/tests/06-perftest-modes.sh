@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 400
+# time limit: 600
 # perftest in its other ways of working: completion events instead of polling,
 # inline data, several queue pairs, shared receive queue, both directions at
 # once, a completion for every request, IPv6.

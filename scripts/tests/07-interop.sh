@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 500
+# time limit: 700
 # Interoperation with the kernel's own siw, which knows nothing of us: rsiw on
 # one interface, siw on another, each as client and as server, with CRC and
 # without. rping, perftest, and the data integrity generator in the form that

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 700
+# time limit: 1000
 # NFS v3, v4.0 and v4.2 with proto=rdma: a tree of 2,000 files and a file of
 # 256 MiB travel in and out and are compared by checksum with cold caches; fio
 # verifies direct I/O; the counters of client and server prove that the data

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 400
+# time limit: 500
 # Life and death: processes killed in the middle of transfers, connections reset
 # below us, 1,000 connections made and ended without growth, the device and the
 # module taken away under load.

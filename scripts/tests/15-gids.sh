@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 150
+# time limit: 240
 # The GID table: entry 0, the addresses as they come and go, its size, and every way
 # to look at it, in a network namespace too.
 # shellcheck source=../guest/lib.sh

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 240
+# time limit: 500
 # Queue pairs that connect themselves, between two network namespaces and between two
 # devices of one: either end first, IPv4, IPv6 and link-local.
 # shellcheck source=../guest/lib.sh

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 300
+# time limit: 500
 # perftest without rdma_cm: send, write and read, bandwidth and latency, on queue pairs
 # that connect themselves; several of them at once, both directions, all sizes.
 # shellcheck source=../guest/lib.sh

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 300
+# time limit: 500
 # Queue pairs that connect themselves, through pyverbs: all transitions, right and
 # wrong, queries at each step, every order of arrival, peers that die at each step,
 # 200 pairs at once. Nothing is left of any of it.

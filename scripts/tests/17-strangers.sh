@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 240
+# time limit: 400
 # Strangers on the port of queue pairs that connect themselves: silence, garbage, half
 # a frame, wrong numbers, 10,000 connections. They learn nothing, delay nobody, and
 # hold no memory.

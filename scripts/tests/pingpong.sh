@@ -20,7 +20,7 @@ pingpong_pair() {
 		die "$label: the server does not come up"
 	fi
 	# shellcheck disable=SC2086
-	if ! (run "${PINGPONG_LIMIT:-40}" "$label" $before_client "$tool" -d "${PINGPONG_CLIENT_DEVICE:-r0}" -p "$PINGPONG_PORT" "$@" "$host"); then
+	if ! (run "${PINGPONG_LIMIT:-120}" "$label" $before_client "$tool" -d "${PINGPONG_CLIENT_DEVICE:-r0}" -p "$PINGPONG_PORT" "$@" "$host"); then
 		show_log "$(log_of "server-$tool")"
 		die "$label: the client failed"
 	fi
