@@ -21,7 +21,9 @@ mod named;
 mod reset;
 
 use kernel::{
+    impl_has_delayed_work,
     impl_has_work,
+    new_delayed_work,
     new_mutex,
     new_work,
     prelude::*,
@@ -37,6 +39,7 @@ use kernel::{
         Mutex, //
     },
     workqueue::{
+        DelayedWork,
         Work,
         WorkItem, //
     }, //
@@ -259,6 +262,13 @@ pub(crate) struct Qp {
     /// Goes on flushing.
     #[pin]
     flush_on: Work<Qp, { Qp::FLUSH }>,
+    /// Looks for what has been posted since.
+    #[pin]
+    flush_late: DelayedWork<Qp, { Qp::FLUSH_LATE }>,
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self, { Qp::FLUSH_LATE }> for Qp { self.flush_late }
 }
 
 impl_has_work! {
@@ -289,11 +299,21 @@ impl WorkItem<{ Qp::FLUSH }> for Qp {
     }
 }
 
+impl WorkItem<{ Qp::FLUSH_LATE }> for Qp {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.flush_late();
+    }
+}
+
 impl Qp {
     /// The work item that reports events.
     const REPORT: u64 = 0;
     /// The work item that goes on flushing.
     const FLUSH: u64 = 1;
+    /// The work item that flushes what is posted late.
+    const FLUSH_LATE: u64 = 2;
 
     /// A queue pair. Process context; sleeps.
     pub(super) fn new(parts: QpParts) -> Result<Arc<Self>> {
@@ -349,6 +369,7 @@ impl Qp {
                 core <- CoreRef::new(core),
                 report <- new_work!("rsiw_qp_report"),
                 flush_on <- new_work!("rsiw_qp_flush"),
+                flush_late <- new_delayed_work!("rsiw_qp_flush_late"),
             }),
             GFP_KERNEL,
         )

@@ -6,8 +6,14 @@
 //! `WR_FLUSH_ERR`: in order, the send queue first, once each, also those that are posted later
 //! (requirements.md RDMAP-65, DDP-66, RPC-14). The rings are their owner's memory, so a pass is
 //! bounded, and the rest is left to a work item.
+//!
+//! A process posts receives by its memory alone: nothing tells that one has been posted after the
+//! last pass. So its receive queue is looked at again, soon at first and then ever more rarely.
 
-use kernel::sync::Arc;
+use kernel::{
+    sync::Arc,
+    time::msecs_to_jiffies, //
+};
 
 use crate::{
     sys::work,
@@ -31,16 +37,28 @@ use crate::{
 /// Work requests flushed in one go.
 const BUDGET: u32 = 256;
 
+/// The first look for receives posted late comes after this, in ms; each one that finds none
+/// doubles it.
+const FIRST_LOOK_MS: u32 = 10;
+
+/// The longest time between two looks, in ms.
+const RAREST_LOOK_MS: u32 = 5_000;
+
 /// The state of flushing.
 pub(super) struct Flushing {
     /// The queue pair is destroyed: no completion any more.
     stopped: bool,
+    /// Time until the next look for receives posted late, in ms.
+    look_ms: u32,
 }
 
 impl Flushing {
     /// Not stopped.
     pub(super) const fn new() -> Self {
-        Self { stopped: false }
+        Self {
+            stopped: false,
+            look_ms: FIRST_LOOK_MS,
+        }
     }
 }
 
@@ -59,7 +77,7 @@ fn flushed(id: u64, opcode: WcOpcode) -> Completion {
 impl Qp {
     /// Flushes what is posted, if it is time to. Any context.
     pub(super) fn flush(self: &Arc<Self>) {
-        let flushing = self.flushing.lock();
+        let mut flushing = self.flushing.lock();
         if flushing.stopped {
             return;
         }
@@ -69,8 +87,8 @@ impl Qp {
                 return;
             }
         }
-        let mut more = true;
-        for _ in 0..BUDGET {
+        let mut done = 0;
+        while done < BUDGET {
             // A full completion queue has been reported by itself; the request is gone either way.
             if let Some(wqe) = self.sq.fetch() {
                 let (id, opcode) = match wqe {
@@ -83,12 +101,21 @@ impl Qp {
                     .recv_cq
                     .complete(self.qpn, &flushed(wqe, WcOpcode::Recv));
             } else {
-                more = false;
                 break;
             }
+            done += 1;
+        }
+        if done > 0 {
+            flushing.look_ms = FIRST_LOOK_MS;
+        }
+        if self.is_user() && matches!(self.rq, RecvSource::Own(_)) {
+            let delay = msecs_to_jiffies(flushing.look_ms);
+            // Under the lock: none is queued once flushing has been stopped.
+            let _ =
+                work::process().enqueue_delayed::<Self, { Self::FLUSH_LATE }>(self.clone(), delay);
         }
         drop(flushing);
-        if more && (self.sq.is_pending() || self.rq.is_pending()) {
+        if done == BUDGET && (self.sq.is_pending() || self.rq.is_pending()) {
             let _ = work::process().enqueue::<Arc<Self>, { Self::FLUSH }>(self.clone());
         }
     }
@@ -102,8 +129,18 @@ impl Qp {
         })
     }
 
+    /// Looks for receives a process has posted since the last pass. Process context.
+    pub(super) fn flush_late(self: &Arc<Self>) {
+        {
+            let mut flushing = self.flushing.lock();
+            flushing.look_ms = flushing.look_ms.saturating_mul(2).min(RAREST_LOOK_MS);
+        }
+        self.flush();
+    }
+
     /// No completion after this.
-    pub(super) fn stop_flushing(&self) {
+    pub(super) fn stop_flushing(self: &Arc<Self>) {
         self.flushing.lock().stopped = true;
+        work::cancel_delayed::<_, { Self::FLUSH_LATE }>(self);
     }
 }

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static const char *address;
 static uint8_t memory[2][65536] __attribute__((aligned(4096)));
@@ -568,6 +569,39 @@ static void disconnect_flushes(void)
 	bed_close(&bed);
 }
 
+/* libsiw posts receives without a word to the kernel, also after the connection's end. */
+static void late_receives_flush(void)
+{
+	struct pair_options o = pair_defaults();
+	struct bed bed;
+	struct ibv_wc wc;
+	int i;
+
+	o.events = 1;
+	bed = bed_open(&o);
+	post_recv(&bed.p.b, 0, element(bed.b, memory[1], 64));
+	if (rdma_disconnect(bed.p.a.id))
+		fail("rdma_disconnect");
+	if (wait_cm_event(&bed.p, RDMA_CM_EVENT_DISCONNECTED, 10))
+		fail("no disconnected event");
+	for (i = 0; i < 4; i++) {
+		if (i)
+			usleep(30000 << i);
+		wc = completion(bed.p.b.recv_cq);
+		if (wc.wr_id != (uint64_t)i || wc.status != IBV_WC_WR_FLUSH_ERR)
+			fail("receive %lu: %s", (unsigned long)wc.wr_id, ibv_wc_status_str(wc.status));
+		if (ibv_req_notify_cq(bed.p.b.recv_cq, 0))
+			fail("ibv_req_notify_cq");
+		event_within(bed.p.b.channel, 0);
+		if (ibv_req_notify_cq(bed.p.b.recv_cq, 0))
+			fail("ibv_req_notify_cq");
+		post_recv(&bed.p.b, i + 1, element(bed.b, memory[1], 64));
+		if (!event_within(bed.p.b.channel, 5000))
+			fail("receive %d, posted after the end, is not flushed", i + 1);
+	}
+	bed_close(&bed);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -577,6 +611,7 @@ static const struct {
 	CHECK(private_data), CHECK(wrong_posts), CHECK(bad_key_flushes_in_order), CHECK(other_domain),
 	CHECK(remote_rights), CHECK(read_only_mapping), CHECK(cq_overflow), CHECK(srq_limit),
 	CHECK(zero_length), CHECK(more_reads_than_ord), CHECK(wrong_modifies), CHECK(disconnect_flushes),
+	CHECK(late_receives_flush),
 };
 
 int main(int argc, char **argv)
