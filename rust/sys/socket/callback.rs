@@ -103,6 +103,8 @@ pub(super) struct Installed {
 
 // SAFETY: It stands for an `Arc` of something that is `Send` and `Sync`.
 unsafe impl Send for Installed {}
+// SAFETY: A shared note tells nothing; releasing is unsafe.
+unsafe impl Sync for Installed {}
 
 impl Installed {
     /// No handler.
@@ -117,11 +119,6 @@ impl Installed {
             release: Some(release::<H>),
             handler: handler.cast_mut().cast(),
         }
-    }
-
-    /// Whether there is a handler.
-    pub(super) fn is_some(&self) -> bool {
-        self.release.is_some()
     }
 
     /// Drops the reference.

@@ -15,8 +15,17 @@ use core::{
 
 use kernel::{
     error::to_result,
+    impl_has_work,
+    new_work,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        Arc,
+        UniqueArc, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
 };
 
 use super::{
@@ -31,18 +40,46 @@ use super::{
     NetNs,
     Socket, //
 };
+use crate::sys::work;
 
 /// A TCP socket that listens. Process context; all may sleep.
 ///
 /// It does not keep its network namespace from ending: who has it drops it when the interface it
-/// serves goes. When it is dropped, connections that were not accepted are reset, no call of
-/// [`Incoming`] is running or will run, and the handler has been let go; this waits for an RCU
-/// grace period.
+/// serves goes. When it is dropped, connections that were not accepted are reset. A call of
+/// [`Incoming`] may still be running then, of a child that had come before; the handler is let go
+/// after the RCU grace period that such a call may last, by a work item, so that whoever ends a
+/// listener does not wait for it (some 30 ms, for each of them).
 pub(crate) struct ListenSocket {
     /// The C object.
     base: Base,
     /// The handler in the socket's user data.
-    installed: Cell<Installed>,
+    installed: Cell<Option<Arc<Leftover>>>,
+}
+
+/// A handler that is let go once nobody can be calling it.
+#[pin_data]
+struct Leftover {
+    /// The handler.
+    installed: Installed,
+    /// Waits and lets go.
+    #[pin]
+    work: Work<Self, 0>,
+}
+
+impl_has_work! {
+    impl HasWork<Self, 0> for Leftover { self.work }
+}
+
+impl WorkItem<0> for Leftover {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        // SAFETY: Process context. A child may be telling of itself without the socket's lock.
+        unsafe { bindings::synchronize_rcu() };
+        // SAFETY: The handler was taken out before the item was queued, once, and who found it
+        // before is through.
+        unsafe { this.installed.release() };
+    }
 }
 
 impl Deref for ListenSocket {
@@ -58,7 +95,7 @@ impl ListenSocket {
     pub(crate) fn create(net: &NetNs, family: Family) -> Result<Self> {
         Ok(Self {
             base: Base::create(net, family)?,
-            installed: Cell::new(Installed::NONE),
+            installed: Cell::new(None),
         })
     }
 
@@ -67,15 +104,24 @@ impl ListenSocket {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it is listening already, `EADDRINUSE`.
+    /// `EBUSY` if it is listening already, `EADDRINUSE`, `ENOMEM`.
     pub(crate) fn listen<I: Incoming>(&self, backlog: u32, handler: Arc<I>) -> Result {
         let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
-        if self.installed.get().is_some() {
+        if let Some(before) = self.installed.take() {
+            self.installed.set(Some(before));
             return Err(EBUSY);
         }
+        let place = UniqueArc::<Leftover>::new_uninit(GFP_KERNEL)?;
         // Before it listens, so that the first child is told of.
-        self.installed
-            .set(callback::install_incoming(&self.base, handler));
+        let installed = callback::install_incoming(&self.base, handler);
+        let leftover = place.pin_init_with(pin_init!(Leftover {
+            installed,
+            work <- new_work!("rsiw_listen_leftover"),
+        }));
+        match leftover {
+            Ok(leftover) => self.installed.set(Some(leftover.into())),
+            Err(never) => match never {},
+        }
         // SAFETY: The socket is ours.
         to_result(unsafe { bindings::kernel_listen(self.base.as_ptr(), backlog) })
             .inspect_err(|_| self.uninstall())
@@ -102,17 +148,12 @@ impl ListenSocket {
         Socket::from_base(base).map(Some)
     }
 
-    /// Takes the handler out and lets go of it.
+    /// Takes the handler out, and has it let go.
     fn uninstall(&self) {
-        let installed = self.installed.replace(Installed::NONE);
-        if !installed.is_some() {
-            return;
+        if let Some(leftover) = self.installed.take() {
+            callback::uninstall(&self.base);
+            let _ = work::process().enqueue::<_, 0>(leftover);
         }
-        callback::uninstall(&self.base);
-        // SAFETY: Process context. A child may be telling of itself without the socket's lock.
-        unsafe { bindings::synchronize_rcu() };
-        // SAFETY: The handler was taken out, and who found it before is through.
-        unsafe { installed.release() };
     }
 }
 
@@ -157,6 +198,7 @@ mod tests {
             assert_eq!(seen.incoming(), count);
         }
         drop(listener);
+        work::process().flush();
         assert!(Arc::into_unique_or_drop(seen).is_some());
         Ok(())
     }
