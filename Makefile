@@ -12,7 +12,7 @@ KERNEL ?= 7.2
 QUICK ?=
 
 .DELETE_ON_ERROR:
-.PHONY: modules help demo test bench vm kunit lint install clean
+.PHONY: modules help demo test bench vm kunit lint install uninstall clean
 
 modules:
 	@scripts/host-module "$(KDIR)"
@@ -22,6 +22,7 @@ help:
 	@echo
 	@echo '  make            build/RELEASE/rsiw.ko for the running kernel (KDIR=DIR: for another)'
 	@echo '  make install    put it into the kernel'\''s modules; then "rdma link add" finds it'
+	@echo '  make uninstall  take it away again'
 	@echo
 	@echo 'In a virtual machine with a stock Debian kernel; as root, on Debian 12 or 13:'
 	@echo '  make demo       from nothing to RDMA traffic and an NFS mount over rsiw'
@@ -57,6 +58,9 @@ lint:
 
 install:
 	@scripts/install "$(KDIR)"
+
+uninstall:
+	@scripts/install "$(KDIR)" remove
 
 clean:
 	rm -rf build rust/wire/target

@@ -12,7 +12,7 @@ if [ -n "${RSIW_CACHE:-}" ]; then
 elif [ "$(id -u)" = 0 ]; then
 	CACHE=/var/cache/rsiw
 else
-	CACHE=$HOME/.cache/rsiw
+	CACHE=${HOME:-$TOP/build}/.cache/rsiw
 fi
 
 # A line for the person who waits; results that other scripts read go to stdout instead.
@@ -23,15 +23,28 @@ die() {
 	exit 1
 }
 
-# need_root PURPOSE: stops a person who is not root, saying what for and what works without.
+# need_root PURPOSE: stops a person who is not root, or whom a container keeps from being it, saying
+# what for and what works without.
 need_root() {
-	[ "$(id -u)" != 0 ] || return 0
+	if [ "$(id -u)" = 0 ]; then
+		unshare --mount true 2>/dev/null ||
+			die "$1 needs to mount file systems, which root may not do here: in a container, give it CAP_SYS_ADMIN (docker run --privileged)"
+		return 0
+	fi
 	cat >&2 <<-EOF
-	$(basename "$0"): $1 needs root (chroot, bind mounts and device nodes are made for it).
-	Run it with sudo, or in a container with CAP_SYS_ADMIN. Nothing outside $CACHE
-	and this checkout is changed. Without root, "make KDIR=..." works with a prepared kernel tree.
+	$(basename "$0"): $1 needs root: chroot, mounts and device nodes are made for it.
+	Run it with sudo, or as root in a container with CAP_SYS_ADMIN. It changes this checkout and
+	${RSIW_CACHE:-/var/cache/rsiw}, and installs QEMU, mmdebstrap and cpio where they are missing.
+	Without root, "make KDIR=..." works with a prepared kernel tree.
 	EOF
 	exit 1
+}
+
+# tree_release KDIR: the release a kernel's build tree is for, also of one that the kernel's package
+# would have brought; fails if KDIR does not tell.
+tree_release() {
+	cat "$1/include/config/kernel.release" 2>/dev/null && return
+	case $1 in /lib/modules/?*/build) basename "${1%/build}" ;; *) return 1 ;; esac
 }
 
 # need_tools PACKAGE:COMMAND...: installs the missing packages on a Debian host, or names them.

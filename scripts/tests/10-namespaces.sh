@@ -1,0 +1,226 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 400
+# Network namespaces that go while their devices are in use: listeners and traffic
+# inside, processes outside, several devices at once, the stack's exclusive mode.
+# What keeps a namespace keeps its devices; with its last user all of it goes.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+
+# The far end of the cable went with its namespace: nothing keeps that any more.
+cable_gone() { ! ip link show rv0; }
+all_gone() { cable_gone && ! has_link n0; }
+flows() { $IN_PEER ss -Htin "dport = :$1" | shows 'bytes_acked:[0-9]\{6,\}'; }
+# TCP sockets of all namespaces.
+sockets() { awk '$1 == "TCP:" { print $9 }' /proc/net/sockstat; }
+sockets_back() { [ "$(sockets)" -le "$SOCKETS" ]; }
+
+bed() {
+	veth_bed
+	make_peer_link n0 "$RSIW_TYPE"
+}
+
+# Takes the name of the namespace; the rest goes with its last user.
+remove_name() {
+	timeout 20 ip netns del peer || die "ip netns del: status $?"
+	NETNS=()
+}
+
+# everything_gone WHY
+everything_gone() {
+	wait_for 20 "namespace and device are gone: $1" all_gone
+	NETDEVS=()
+}
+
+# inside NAME ARGUMENT...: rping in the namespace.
+inside() {
+	local name=$1
+	shift
+	# shellcheck disable=SC2086 # a list of words
+	spawn "$name" $IN_PEER rping "$@"
+}
+listening_inside() { [ -n "$($IN_PEER ss -Hltn "sport = :$1")" ]; }
+
+# flow_inside: rping against itself in the namespace, without end: SERVER, CLIENT.
+flow_inside() {
+	inside server -s -a 0.0.0.0 -p 7174 -S 16384
+	SERVER=$SPAWNED
+	wait_for 20 "rping listens in the namespace" listening_inside 7174
+	inside client -c -a "$VETH_FAR" -p 7174 -S 16384 -C 100000000
+	CLIENT=$SPAWNED
+	wait_for 20 "data is flowing" flows 7174
+}
+
+listener_inside() {
+	bed
+	inside server -s -a 0.0.0.0 -p 7174
+	wait_for 20 "rping listens in the namespace" listening_inside 7174
+	remove_name
+	alive "$SPAWNED" || die "the listener ended with the name of its namespace"
+	has_link n0 || die "the device went although a process is in its namespace"
+	stop "$SPAWNED"
+	everything_gone "a listener ended"
+	ok "wildcard listener in a namespace that goes"
+}
+
+sent() { cat /sys/class/infiniband/n0/ports/1/hw_counters/tx_octets; }
+sent_more_than() { [ "$(sent)" -gt "$1" ]; }
+
+traffic_inside() {
+	local near before
+	bed
+	make_link r0 rv0
+	flow_inside
+	inside far -s -a "$VETH_FAR" -p 7175 -S 4096
+	local far=$SPAWNED
+	wait_for 20 "rping listens in the namespace" listening_inside 7175
+	spawn near rping -c -a "$VETH_FAR" -p 7175 -S 4096 -C 100000000
+	near=$SPAWNED
+	wait_for 20 "a connection across" near_connected
+	remove_name
+	before=$(sent)
+	wait_for 20 "data flows on without the name" sent_more_than $((before + 1000000))
+	kill -9 "$SERVER" "$CLIENT" "$far"
+	everything_gone "its processes were killed in mid transfer"
+	wait_for 20 "the device at this end went with its interface" not has_link r0
+	wait_for 20 "the process at this end ends" gone "$near"
+	ok "traffic within a namespace that goes, and across its border"
+}
+near_connected() { rdma resource show qp link r0 | shows 'state RTS'; }
+
+killed_at_once() {
+	local _
+	for _ in 1 2 3 4; do
+		bed
+		flow_inside
+		ip netns pids peer | xargs kill -9
+		remove_name
+		everything_gone "killed and removed at once"
+	done
+	ok "four namespaces killed under load"
+}
+
+# outside ARGUMENT...: outside.py; go lets it take its next step.
+outside() {
+	rm -f "$WORK/steps"
+	mkfifo "$WORK/steps"
+	exec 7<>"$WORK/steps"
+	PYTHONPATH=$(dirname "$0")/src python3 -B "$(dirname "$0")/src/outside.py" "$@" \
+		<&7 >"$(log_of outside)" 2>&1 &
+	OUTSIDE=$!
+	PIDS+=("$OUTSIDE")
+}
+go() { echo >&7; }
+says() {
+	wait_for 30 "the process outside says $1, or ends" says_or_ends "$1"
+	grep -qx "$1" "$(log_of outside)" && return
+	show_log "$(log_of outside)"
+	die "the process outside ended instead of: $1"
+}
+says_or_ends() { gone "$OUTSIDE" || grep -qx "$1" "$(log_of outside)"; }
+
+holder_outside() {
+	bed
+	spawn holder sh -c "exec '$RSIW_TESTBIN/hold' n0 <>'$WORK/steps'"
+	wait_for 20 "the holder is ready" grep -q ready "$(log_of holder)"
+	remove_name
+	everything_gone "a process outside that has no connection holds its device"
+	wait_for 20 "the holder is told" grep -q fatal "$(log_of holder)"
+	alive "$SPAWNED" || die "the holder died"
+	stop "$SPAWNED"
+	ok "device held from outside while its namespace goes"
+}
+
+queues_outside() {
+	bed
+	outside queues n0
+	says connected
+	remove_name
+	go
+	says talked
+	has_link n0 || die "the device went although connections use its namespace"
+	go
+	everything_gone "connections of a process outside ended"
+	says fatal
+	go
+	finish "$OUTSIDE" 20 outside
+	ok "connections of a process outside"
+}
+
+listener_outside() {
+	bed
+	outside listener n0 peer
+	says listening
+	wait_for 20 "somebody listens in the namespace" listening_inside 7999
+	remove_name
+	has_link n0 || die "the device went although a listener is in its namespace"
+	go
+	everything_gone "a listener of a process outside ended"
+	says fatal
+	go
+	finish "$OUTSIDE" 20 outside
+	ok "listener of a process that left the namespace"
+}
+
+several_devices() {
+	bed
+	ip -n peer link add nd1 type dummy
+	ip -n peer link set nd1 up
+	$IN_PEER rdma link add n1 type "$RSIW_TYPE" netdev nd1
+	$IN_PEER rdma link add n2 type "$RSIW_TYPE" netdev lo
+	has_link n1 || die "no device on a dummy in the namespace"
+	has_link n2 || die "no device on lo in the namespace"
+	remove_name
+	everything_gone "unused, three devices"
+	wait_for 20 "all devices are gone" none_of
+	ok "three devices in one namespace that goes"
+}
+none_of() { ! has_link n1 && ! has_link n2; }
+
+interface_moves() {
+	local holder
+	bed
+	make_dummy mv0 10.96.0.1/24
+	make_link m0 mv0
+	spawn holder sh -c "exec '$RSIW_TESTBIN/hold' m0 10.96.0.1 <>'$WORK/steps'"
+	holder=$SPAWNED
+	wait_for 20 "the holder is ready" grep -q ready "$(log_of holder)"
+	timeout 20 ip link set mv0 netns peer || die "moving the interface: status $?"
+	wait_for 20 "the device went as its interface left" not has_link m0
+	$IN_PEER rdma link add m0 type "$RSIW_TYPE" netdev mv0
+	stop "$holder"
+	remove_name
+	everything_gone "an interface moved into it"
+	wait_for 20 "the device went with its namespace" not has_link m0
+	ok "interface moved to another namespace under its device"
+}
+
+# The stack shows each namespace its own devices only; those of one that goes are not to turn up here.
+exclusive() {
+	rdma system set netns exclusive || die "rdma system set netns exclusive"
+	veth_bed
+	$IN_PEER rdma link add n0 type "$RSIW_TYPE" netdev rv1
+	$IN_PEER rdma link show n0/1 | shows 'netdev rv1' || die "the device is not in its namespace"
+	! rdma link show | shows n0 || die "the device is in another namespace too"
+	flow_inside
+	kill -9 "$SERVER" "$CLIENT"
+	remove_name
+	everything_gone "exclusive mode"
+	! rdma dev show | shows n0 || die "the device came back: $(rdma dev show)"
+	rdma system set netns shared || die "rdma system set netns shared"
+	ok "exclusive mode"
+}
+
+rsiw_load
+mkfifo "$WORK/steps"
+listener_inside
+SOCKETS=$(sockets)
+traffic_inside
+killed_at_once
+holder_outside
+queues_outside
+listener_outside
+several_devices
+interface_moves
+exclusive
+wait_for 30 "as few TCP sockets as at first ($SOCKETS)" sockets_back
