@@ -19,6 +19,7 @@ use kernel::{
 use crate::{
     cm,
     sys::{
+        errno::EOPNOTSUPP,
         ib::{
             device::Allocated,
             link::{
@@ -156,7 +157,7 @@ pub(crate) fn qp_in(net: usize, number: u32) -> Option<Arc<Qp>> {
 /// Makes a device of that name on an interface. Process context; sleeps.
 pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
     if netdev.kind() == NetdevKind::Other {
-        return Err(EINVAL);
+        return Err(EOPNOTSUPP);
     }
     if netdev.has_device() {
         return Err(EEXIST);

@@ -51,14 +51,36 @@ two_rts() { [ "$(rdma resource show qp link r0 | grep -c 'state RTS')" -ge 2 ]; 
 wrong_uses() {
 	local before
 	before=$(links_now)
-	refuse "no such interface" 'invalid|no such|not found|cannot find' rdma link add r1 type "$RSIW_TYPE" netdev nosuch
-	refuse "name taken" 'exist|busy' rdma link add r0 type "$RSIW_TYPE" netdev wrong0
-	refuse "interface has a device" 'exist|busy' rdma link add r1 type "$RSIW_TYPE" netdev rd0
+	refuse "no such interface" 'no such device' rdma link add r1 type "$RSIW_TYPE" netdev nosuch
+	refuse "name taken" 'file exists' rdma link add r0 type "$RSIW_TYPE" netdev wrong0
+	refuse "interface has a device" 'file exists' rdma link add r1 type "$RSIW_TYPE" netdev rd0
 	refuse "unknown type" 'invalid|not supp|unknown|no such' rdma link add r1 type nonsense netdev rd0
-	refuse "interface of another kind" 'not supp|invalid|argument|operation' rdma link add r1 type "$RSIW_TYPE" netdev can0
+	refuse "interface of another kind" "$([ "$RSIW_TYPE" = rsiw ] && echo 'not supported' || echo 'not supp|invalid')" rdma link add r1 type "$RSIW_TYPE" netdev can0
 	refuse "removing what is not there" 'no such|not found|invalid|wrong' rdma link del r9
 	[ "$(links_now)" = "$before" ] || die "a refused command changed something: $(links_now)"
 	ok "wrong uses are refused and change nothing"
+}
+
+# An interface that goes while a device is made on it: made or refused, it leaves nothing.
+vanishing() {
+	local before added=0 i
+	before=$(links_now)
+	for i in $(seq 20); do
+		ip link add gone1 type dummy
+		spawn add timeout 20 rdma link add g1 type "$RSIW_TYPE" netdev gone1
+		sleep "0.0$((i % 5))"
+		timeout 20 ip link del gone1 || die "ip link del hangs while a device is made on the interface"
+		wait_for 20 "rdma link add ends" gone "$SPAWNED"
+		if wait "$SPAWNED"; then
+			added=$((added + 1))
+		else
+			grep -qiE 'no such|invalid|not found|cannot find' "$(log_of add)" || die "the answer is '$(cat "$(log_of add)")'"
+		fi
+		wait_for 10 "no device without its interface" not has_link g1
+	done
+	refuse "interface that has gone" 'no such|invalid|not found|cannot find' rdma link add g1 type "$RSIW_TYPE" netdev gone1
+	[ "$(links_now)" = "$before" ] || die "something is left: $(links_now)"
+	ok "interface vanishes while a device is made on it ($added of 20 were made first)"
 }
 
 wrong_parameters() {
@@ -66,12 +88,14 @@ wrong_parameters() {
 	[ "$RSIW_TYPE" = rsiw ] || return 0
 	rdma link del r0
 	unload_type rsiw
-	for p in crc=2 mpa_rev=0 mpa_rev=3 markers=2 peer_to_peer=2 connect_timeout_ms=0 mpa_request_timeout_ms=4294967295; do
+	for p in crc=2 mpa_rev=0 mpa_rev=3 markers=2 peer_to_peer=2 rev1_fallback=2 connect_timeout_ms=0 \
+		mpa_request_timeout_ms=4294967295 mpa_reply_timeout_ms=3600001 direct_port=65536 direct_timeout_ms=0; do
 		RSIW_PARAMS=$p
 		if (rsiw_load) 2>"$WORK/insert"; then
 			die "the module loads with $p"
 		fi
 		! loaded rsiw || die "the module is there with $p"
+		dmesg | shows "rsiw: parameter $p is out of range" || die "the log does not name $p: $(dmesg | tail -n 3)"
 	done
 	RSIW_PARAMS=
 	rsiw_load
@@ -232,6 +256,7 @@ NETDEVS+=(can0)
 make_dummy wrong0
 shown
 wrong_uses
+vanishing
 wrong_parameters
 kind veth0 10.90.0.1 ip link add veth0 type veth peer name veth1
 kind br0 10.90.0.2 ip link add br0 type bridge
