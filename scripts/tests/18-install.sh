@@ -1,0 +1,81 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 240
+# make install for the running kernel: modprobe and "rdma link add" find the module by
+# its names, until make uninstall. And modules that are not for this kernel.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+[ "$RSIW_TYPE" = rsiw ] || exit 77
+
+PROJECT=$(cd "$(dirname "$0")/../.." && pwd)
+RELEASE=$(uname -r)
+MODULES=/usr/lib/modules
+COPY=$WORK/checkout
+MODULE=${RSIW_KO:-$(modinfo -n rsiw)}
+
+# The checkout with the module built, and a kernel's modules without it that can be changed.
+a_machine_of_its_own() {
+	mkdir -p "$COPY/build/$RELEASE" "$WORK/upper" "$WORK/work"
+	cp -r "$PROJECT"/{Makefile,Kbuild,scripts,include,rust} "$COPY/"
+	cp "$MODULE" "$COPY/build/$RELEASE/rsiw.ko"
+	mount -t overlay -o "lowerdir=$MODULES,upperdir=$WORK/upper,workdir=$WORK/work" modules $MODULES
+	MOUNTS+=("$MODULES")
+	rm -rf "${MODULES:?}/$RELEASE/updates"
+	run 100 depmod depmod "$RELEASE"
+	! modinfo -n rsiw 2>/dev/null || die "rsiw is known before it is installed"
+}
+
+unknown() {
+	refuse "modprobe $1" 'not found' modprobe rsiw
+	refuse "link add $1" 'invalid|not supp|unknown|no such' rdma link add r0 type rsiw netdev rd0
+	! loaded rsiw || die "the module came from somewhere"
+	[ -z "$(rdma link show)" ] || die "something changed: $(rdma link show)"
+}
+
+# by_name COMMAND...: brings the module in; there is traffic, and it goes again.
+by_name() {
+	"$@" || die "$*: status $?"
+	loaded rsiw || die "$*: the module is not there"
+	has_link r0 || rdma link add r0 type rsiw netdev rd0
+	wait_for 10 "the device has a node" verbs_node r0
+	wait_for 10 "the device is active" link_active r0
+	spawn server rping -s -a 10.99.0.1 -p 7174 -C 10 -V
+	local server=$SPAWNED
+	wait_listening 7174
+	run 20 "rping" rping -c -a 10.99.0.1 -p 7174 -C 10 -V
+	finish "$server" 10 server
+	rdma link del r0
+	unload_type rsiw
+	ok "$*"
+}
+
+modprobe -a ib_uverbs rdma_cm rdma_ucm
+make_dummy rd0 10.99.0.1/24
+a_machine_of_its_own
+unknown "before the module is installed"
+
+run 100 "make install" make -C "$COPY" install
+cmp "$MODULE" "$MODULES/$RELEASE/updates/rsiw.ko"
+by_name modprobe rsiw
+by_name rdma link add r0 type rsiw netdev rd0
+if ! modinfo -n siw | shows '/siw\.ko'; then
+	by_name modprobe siw
+	by_name rdma link add r0 type siw netdev rd0
+fi
+modprobe rsiw
+run 100 "make install, loaded already" make -C "$COPY" install
+unload_type rsiw
+
+refuse "another kernel that is not installed" 'no modules of 7\.9\.9-other' make -C "$COPY" install KDIR=/lib/modules/7.9.9-other/build
+for other in 7.2 7.3; do
+	file=$PROJECT/build/$other/rsiw.ko
+	if [ ! -e "$file" ] || [[ $(modinfo -F vermagic "$file") == "$RELEASE "* ]]; then continue; fi
+	refuse "the module of $other" 'invalid module format|exec format' insmod "$file"
+	! loaded rsiw || die "the module of $other is there"
+	ok "the module of $other is refused"
+done
+
+run 100 "make uninstall" make -C "$COPY" uninstall
+unknown "after the module is uninstalled"
+[ ! -e "$MODULES/$RELEASE/updates" ] || die "make uninstall left $(ls $MODULES/"$RELEASE"/updates)"
+ok "uninstalled"
