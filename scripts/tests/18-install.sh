@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 240
+# time limit: 180
 # make install for the running kernel: modprobe and "rdma link add" find the module by
 # its names, until make uninstall. And modules that are not for this kernel.
 # shellcheck source=../guest/lib.sh
@@ -9,19 +9,24 @@
 
 PROJECT=$(cd "$(dirname "$0")/../.." && pwd)
 RELEASE=$(uname -r)
-MODULES=/usr/lib/modules
+INSTALLED=/lib/modules/$RELEASE/updates
 COPY=$WORK/checkout
 MODULE=${RSIW_KO:-$(modinfo -n rsiw)}
 
-# The checkout with the module built, and a kernel's modules without it that can be changed.
+# The checkout with the module built; and a module tree of what it needs, without it, that can be
+# changed (and that depmod reads in a moment).
 a_machine_of_its_own() {
-	mkdir -p "$COPY/build/$RELEASE" "$WORK/upper" "$WORK/work"
+	local tree=$WORK/lib/modules/$RELEASE file
+	mkdir -p "$COPY/build/$RELEASE" "$tree"
 	cp -r "$PROJECT"/{Makefile,Kbuild,scripts,include,rust} "$COPY/"
 	cp "$MODULE" "$COPY/build/$RELEASE/rsiw.ko"
-	mount -t overlay -o "lowerdir=$MODULES,upperdir=$WORK/upper,workdir=$WORK/work" modules $MODULES
-	MOUNTS+=("$MODULES")
-	rm -rf "${MODULES:?}/$RELEASE/updates"
-	run 100 depmod depmod "$RELEASE"
+	cp "/lib/modules/$RELEASE"/modules.{order,builtin,builtin.modinfo} "$tree/"
+	for file in $(modprobe -a --show-depends rsiw ib_uverbs rdma_ucm | awk '$1 == "insmod" { print $2 }' | sort -u); do
+		[[ $file == */rsiw.ko ]] || cp --parents "$file" "$WORK/"
+	done
+	mount --bind "$WORK/lib/modules" /usr/lib/modules
+	MOUNTS+=(/usr/lib/modules)
+	run 30 depmod depmod "$RELEASE"
 	! modinfo -n rsiw 2>/dev/null || die "rsiw is known before it is installed"
 }
 
@@ -54,16 +59,14 @@ make_dummy rd0 10.99.0.1/24
 a_machine_of_its_own
 unknown "before the module is installed"
 
-run 100 "make install" make -C "$COPY" install
-cmp "$MODULE" "$MODULES/$RELEASE/updates/rsiw.ko"
+run 40 "make install" make -C "$COPY" install
+cmp "$MODULE" "$INSTALLED/rsiw.ko"
 by_name modprobe rsiw
 by_name rdma link add r0 type rsiw netdev rd0
-if ! modinfo -n siw | shows '/siw\.ko'; then
-	by_name modprobe siw
-	by_name rdma link add r0 type siw netdev rd0
-fi
+by_name modprobe siw
+by_name rdma link add r0 type siw netdev rd0
 modprobe rsiw
-run 100 "make install, loaded already" make -C "$COPY" install
+run 40 "make install, loaded already" make -C "$COPY" install
 unload_type rsiw
 
 refuse "another kernel that is not installed" 'no modules of 7\.9\.9-other' make -C "$COPY" install KDIR=/lib/modules/7.9.9-other/build
@@ -75,7 +78,7 @@ for other in 7.2 7.3; do
 	ok "the module of $other is refused"
 done
 
-run 100 "make uninstall" make -C "$COPY" uninstall
+run 40 "make uninstall" make -C "$COPY" uninstall
 unknown "after the module is uninstalled"
-[ ! -e "$MODULES/$RELEASE/updates" ] || die "make uninstall left $(ls $MODULES/"$RELEASE"/updates)"
+[ ! -e "$INSTALLED" ] || die "make uninstall left $(ls "$INSTALLED")"
 ok "uninstalled"
