@@ -3,6 +3,7 @@
 #include <linux/crc32.h>
 #include <linux/errno.h>
 #include <linux/fcntl.h>
+#include <linux/hrtimer.h>
 #include <linux/if_arp.h>
 #include <linux/in.h>
 #include <linux/in6.h>

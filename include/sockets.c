@@ -212,6 +212,22 @@ u32 rsiw_tcp_unsent_tail(const struct sock *sk)
 	return skb && tcp_skb_can_collapse_to(skb) ? skb->len : 0;
 }
 
+/*
+ * A fixed send buffer is made as large as twice the congestion window where the way is longer than
+ * @far_us microseconds, and @octets where it is not; tells whether there is room now.
+ */
+bool rsiw_tcp_fit_sndbuf(struct sock *sk, u32 octets, u32 far_us)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 limit = max_t(u32, octets, READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_wmem[2]));
+	u64 wanted = octets;
+
+	if (tcp_min_rtt(tp) != ~0U && tcp_min_rtt(tp) > far_us)
+		wanted = 2ULL * tcp_snd_cwnd(tp) * SKB_TRUESIZE(tp->mss_cache + MAX_TCP_HEADER);
+	WRITE_ONCE(sk->sk_sndbuf, clamp_t(u64, wanted, octets, limit));
+	return sk_stream_memory_free(sk);
+}
+
 bool rsiw_tcp_writable(const struct sock *sk)
 {
 	return sk_stream_is_writeable(sk);

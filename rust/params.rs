@@ -14,6 +14,9 @@ use crate::module_parameters;
 /// Longest time limit that may be asked for, in milliseconds: one hour.
 const MAX_TIMEOUT_MS: u32 = 3_600_000;
 
+/// Longest time for which work requests may be gathered, in microseconds.
+const MAX_GATHER_US: u32 = 1_000;
+
 /// The revision of MPA that a connection request of ours carries (RFC 5044, RFC 6581).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MpaRevision {
@@ -85,6 +88,13 @@ pub(crate) fn direct_timeout_ms() -> u32 {
     value!(direct_timeout_ms)
 }
 
+/// The longest time for which work requests that a process posts in quick succession are gathered,
+/// in microseconds: 0 (not at all) to [`MAX_GATHER_US`].
+#[inline]
+pub(crate) fn gather_us() -> u32 {
+    value!(gather_us)
+}
+
 /// Tells whether every parameter has a meaning. Called once, before anything reads one.
 ///
 /// # Errors
@@ -117,6 +127,7 @@ pub(crate) fn check() -> Result {
         ),
         ("direct_port", value!(direct_port), 0, u16::MAX.into()),
         ("direct_timeout_ms", direct_timeout_ms(), 1, MAX_TIMEOUT_MS),
+        ("gather_us", gather_us(), 0, MAX_GATHER_US),
     ];
     for (name, value, low, high) in ranges {
         if !(low..=high).contains(&value) {

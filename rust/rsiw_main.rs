@@ -60,6 +60,10 @@ module! {
             default: 10000,
             description: "How long their work waits for the connection in ms (default 10000)",
         },
+        gather_us: u32 {
+            default: 100,
+            description: "Longest time to gather quickly posted work, us (default 100), 0: none",
+        },
     },
 }
 

@@ -11,6 +11,7 @@
 //! - [`receive`]: from TCP's queue to whole FPDUs, [`stash`]: those that come in parts
 //! - [`deliver`]: what an FPDU asks for, [`place`]: from payload to memory and back
 //! - [`transmit`]: runs of FPDUs, [`align`]: their sizes, [`work`]: what goes into them
+//! - [`rush`]: doorbells in quick succession
 //! - [`sent`]: completion of work requests in order
 //! - [`end`]: the ways a stream ends
 
@@ -20,6 +21,7 @@ mod encode;
 mod end;
 mod place;
 mod receive;
+mod rush;
 mod sent;
 mod session;
 mod stash;
@@ -52,12 +54,19 @@ use kernel::{
     }, //
 };
 
-use self::session::{
-    Progress,
-    State,
-    Todo, //
+use self::{
+    rush::{
+        Answer,
+        Rush, //
+    },
+    session::{
+        Progress,
+        State,
+        Todo, //
+    }, //
 };
 use crate::{
+    params,
     sys::{
         context::{
             irqs_off,
@@ -75,6 +84,11 @@ use crate::{
             Locked,
             Socket, //
         },
+        timer::{
+            now_ns,
+            SoftTimer,
+            Timed, //
+        },
         work as queues, //
     },
     verbs::Qp, //
@@ -83,9 +97,13 @@ use crate::{
 /// Runs a doorbell or callback sends before it leaves the rest to a work item: about 1 MiB.
 const RUNS_PER_ENTRY: u32 = 16;
 
-/// Octets TCP may hold for us: enough for a long way, little enough that one stream's burst does
-/// not keep a CPU in softirq.
+/// Octets TCP may hold for us on a short way: little enough that one stream's burst does not keep
+/// a CPU in softirq, and that they stay in its cache.
 const SEND_BUFFER: u32 = 1 << 20;
+
+/// Microseconds of a round trip from which on a way is a long one, and its congestion window says
+/// how much TCP may hold.
+const FAR_US: u32 = 300;
 
 /// Jiffies until something is tried again that memory was missing for.
 const RETRY_DELAY: Jiffies = 1;
@@ -198,6 +216,11 @@ pub(crate) struct Stream {
     /// A wish to close that has not been carried out.
     #[pin]
     wish: SpinLockIrq<Option<Close>>,
+    /// What is known of the send queue's doorbells.
+    rush: Rush,
+    /// Answers a doorbell after a moment.
+    #[pin]
+    moment: SoftTimer<Stream>,
     /// Goes on in softirq where a budget ended.
     #[pin]
     soft: Work<Self, 0>,
@@ -255,6 +278,13 @@ impl WorkItem<3> for Stream {
     }
 }
 
+impl Timed for Stream {
+    fn time_is_up(this: Arc<Self>) {
+        this.kick();
+        this.rush.over(now_ns());
+    }
+}
+
 impl Stream {
     /// Puts a socket into full operation phase for `qp`.
     ///
@@ -309,6 +339,8 @@ impl Stream {
                 state: SockCell::new(socket.sock(), state),
                 socket <- new_mutex!(None),
                 wish <- new_spinlock_irq!(None),
+                rush: Rush::new(params::gather_us()),
+                moment <- SoftTimer::new(),
                 soft <- new_work!(),
                 process <- new_work!(),
                 retry <- new_delayed_work!(),
@@ -339,6 +371,19 @@ impl Stream {
             }
         }
         this.go_on_in_softirq();
+    }
+
+    /// Answers a doorbell of the send queue, now or in a moment. Process context.
+    pub(crate) fn doorbell(self: &Arc<Self>) {
+        match self.rush.rung(now_ns()) {
+            Answer::Now => {
+                self.kick();
+                self.rush.answered(now_ns());
+            }
+            Answer::InAMoment => {
+                self.moment.start(self.clone(), self.rush.moment_ns());
+            }
+        }
     }
 
     /// Ends the stream. Any context; carried out by a work item.
@@ -377,9 +422,17 @@ impl Stream {
         loop {
             let (state, locked) = opened.split();
             let progress = match state.session() {
-                Some(mut session) => session.step(locked, receive, runs),
+                Some(mut session) => {
+                    let progress = session.step(locked, receive, runs);
+                    self.rush
+                        .progress(session.qp.sq().fetched(), session.proto.tx.sent());
+                    progress
+                }
                 None => Progress::Wait,
             };
+            if state.take_talked() {
+                self.rush.talked();
+            }
             let todo = state.take_todo();
             self.arrange(todo);
             if !opened.take_missed() {
@@ -466,6 +519,7 @@ impl Stream {
         drop(link);
         queues::cancel_delayed::<_, 2>(self);
         queues::cancel_delayed::<_, 3>(self);
+        self.moment.cancel();
     }
 
     /// Finds somebody for what a batch left over.

@@ -23,5 +23,6 @@ pub(crate) mod socket;
 pub(crate) mod table;
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) mod testing;
+pub(crate) mod timer;
 pub(crate) mod trace;
 pub(crate) mod work;

@@ -72,9 +72,15 @@ impl Session<'_> {
         let tagged = ulpdu.wrapping_add(ddp::TAGGED_LEN);
         let untagged = ulpdu.wrapping_add(ddp::UNTAGGED_LEN);
         let done = match decision {
-            Decision::Write(segment) => self.place_write(src, tagged, &segment),
+            Decision::Write(segment) => {
+                self.proto.talked = true;
+                self.place_write(src, tagged, &segment)
+            }
             Decision::ReadResponse(segment) => self.place_read(src, tagged, &segment),
-            Decision::Send(segment) => self.place_send(src, untagged, &segment),
+            Decision::Send(segment) => {
+                self.proto.talked = true;
+                self.place_send(src, untagged, &segment)
+            }
             Decision::ReadRequest | Decision::Nothing | Decision::Dropped => Ok(()),
             Decision::Terminated(terminate) => {
                 self.terminated(&terminate);

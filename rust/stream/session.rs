@@ -114,6 +114,8 @@ pub(super) struct Proto {
     pub(super) ending: Ending,
     /// Work for others.
     pub(super) todo: Todo,
+    /// A message has come that the owner of the queue pair may answer.
+    pub(super) talked: bool,
     /// What the device's counters are still to be told.
     pub(super) tally: Tally,
 }
@@ -178,6 +180,7 @@ impl State {
             rx: Rx::new(config),
             ending: Ending::default(),
             todo: Todo::default(),
+            talked: false,
             tally: Tally::default(),
         };
         Ok(Self {
@@ -215,6 +218,12 @@ impl State {
     #[inline]
     pub(super) fn take_todo(&mut self) -> Todo {
         core::mem::take(&mut self.proto.todo)
+    }
+
+    /// Whether a message has come that the owner of the queue pair may answer.
+    #[inline]
+    pub(super) fn take_talked(&mut self) -> bool {
+        core::mem::take(&mut self.proto.talked)
     }
 
     /// The socket can be released.

@@ -25,7 +25,9 @@ use super::{
     },
     Config,
     EndReason,
-    Role, //
+    Role,
+    FAR_US,
+    SEND_BUFFER, //
 };
 use crate::sys::{
     pages::RunBuf,
@@ -147,11 +149,16 @@ impl Session<'_> {
             };
             match taken {
                 Ok(n) if n != 0 => {
+                    tx.blocked = false;
                     run.off = run.off.saturating_add(n);
                     tx.sent = tx.sent.wrapping_add(n as u64);
                     if run.off >= run.len {
                         tx.run = None;
                     }
+                }
+                Ok(_) | Err(EAGAIN) if locked.fit_sndbuf(SEND_BUFFER, FAR_US) && !tx.blocked => {
+                    // Once: it may be memory that is missing.
+                    tx.blocked = true;
                 }
                 Ok(_) | Err(EAGAIN) => {
                     tx.blocked = true;

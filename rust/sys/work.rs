@@ -32,7 +32,10 @@ use kernel::{
     }, //
 };
 
-use super::bindings;
+use super::{
+    bindings,
+    timer, //
+};
 
 /// The queue whose items run in process context, many at a time: an item that sleeps delays none.
 static PROCESS: Queue = Queue::none();
@@ -213,6 +216,7 @@ impl Drop for Queues {
     fn drop(&mut self) {
         // The last references of objects are dropped by RCU and by either queue, and may leave
         // work to the other one: twice around reaches the end of each such chain.
+        timer::wait_for_all();
         for _ in 0..2 {
             // SAFETY: Process context.
             unsafe { bindings::rcu_barrier() };

@@ -231,7 +231,7 @@ impl Driver for Rsiw {
     }
 
     fn doorbell(qp: &Arc<Qp>) {
-        qp.kick();
+        qp.doorbell();
     }
 
     fn create_srq(

@@ -573,6 +573,18 @@ impl Qp {
         self.core.put();
     }
 
+    /// A process has posted work requests; they may be left alone for a moment if others are
+    /// likely to follow. Process context.
+    pub(super) fn doorbell(self: &Arc<Self>) {
+        if self.state() == QpState::Rts {
+            let stream = self.inner.lock().stream.clone();
+            if let Some(stream) = stream {
+                return stream.doorbell();
+            }
+        }
+        self.kick();
+    }
+
     /// Looks after newly posted work requests. Any context, with interrupts off too.
     pub(crate) fn kick(self: &Arc<Self>) {
         match self.state() {

@@ -143,6 +143,14 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_writable(self.as_ptr()) }
     }
 
+    /// Makes a fixed send buffer as large as the way needs: `octets` on a short one, twice the
+    /// congestion window where a round trip lasts more than `far_us` microseconds, up to the
+    /// system's limit (`net.ipv4.tcp_wmem`). Whether there is room now.
+    pub(crate) fn fit_sndbuf(&mut self, octets: u32, far_us: u32) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_fit_sndbuf(self.as_ptr(), octets, far_us) }
+    }
+
     /// Whether TCP has nothing to send and waits for no acknowledgment: then nothing will make it
     /// call [`Handler::write_space`](super::Handler::write_space).
     #[inline]

@@ -124,6 +124,12 @@ impl SendQueue {
         WqeHeader(self.ring.header(self.get.load(Relaxed))).has(flag::VALID)
     }
 
+    /// Elements fetched so far, wrapping.
+    #[inline]
+    pub(crate) fn fetched(&self) -> u32 {
+        self.get.load(Relaxed)
+    }
+
     /// Takes the next work request out, if there is one.
     ///
     /// The caller is the one consumer: it holds the stream, or flushes after the stream's end.

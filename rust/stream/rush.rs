@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whether a doorbell is answered at once or after a moment.
+//!
+//! A process rings the doorbell only when it finds its last work request fetched. Answered at
+//! once, each small message costs a system call, a call into TCP and a segment. When doorbells
+//! come in quick succession the next one is left unanswered for some microseconds: what is
+//! posted meanwhile needs no doorbell, and goes out together.
+//!
+//! That would cost a program time which waits for one request before it posts the next, or for
+//! the peer's answer. So no message of the peer may have come between the doorbells, and a moment
+//! in which nothing else was posted is paid for by a longer row of doorbells before the next one.
+//! Nor does it help large messages, which are worth a call each.
+
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+
+/// Nanoseconds between the answer to a doorbell and the next one, at most, in a quick succession.
+const QUICK_NS: i64 = 60_000;
+
+/// A moment lasts as long as this many doorbells take the process, calls included.
+const MOMENT_GAPS: u32 = 4;
+
+/// The shortest moment, in nanoseconds.
+const SHORTEST_NS: u32 = 5_000;
+
+/// Doorbells in quick succession before one is left for a moment.
+const ROW: u32 = 8;
+
+/// The most that it takes of them after moments without use.
+const LONGEST_ROW: u32 = 8192;
+
+/// Work requests that make a moment worth while.
+const USEFUL: u32 = 4;
+
+/// Octets of a message, on average, from which on a moment costs more than it gains.
+const LARGE: u64 = 16 << 10;
+
+/// What is known of a queue's doorbells. Any context; unlocked, since a wrong guess only costs
+/// time.
+pub(super) struct Rush {
+    /// Doorbells in quick succession so far.
+    row: Atomic<u32>,
+    /// As many of them make one wait.
+    limit: Atomic<u32>,
+    /// When the last one had been answered, in nanoseconds.
+    answered: Atomic<i64>,
+    /// A message has come since then that the process may answer.
+    talked: Atomic<bool>,
+    /// Work requests fetched, wrapping.
+    fetched: Atomic<u32>,
+    /// Octets sent, wrapping.
+    sent: Atomic<u64>,
+    /// `fetched` at the last answer.
+    fetched_before: Atomic<u32>,
+    /// `sent` at the last answer.
+    sent_before: Atomic<u64>,
+    /// Nanoseconds from the answer to a doorbell to the next one, on average over those in quick
+    /// succession.
+    gap_ns: Atomic<u32>,
+    /// The longest moment, in nanoseconds; 0: every doorbell is answered at once.
+    longest_ns: u32,
+}
+
+/// What to do about a doorbell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Answer it.
+    Now,
+    /// Leave it for a moment.
+    InAMoment,
+}
+
+impl Rush {
+    /// No doorbell yet; a moment lasts `longest_us` microseconds at most, or there are none.
+    pub(super) const fn new(longest_us: u32) -> Self {
+        Self {
+            row: Atomic::new(0),
+            limit: Atomic::new(ROW),
+            answered: Atomic::new(0),
+            talked: Atomic::new(false),
+            fetched: Atomic::new(0),
+            sent: Atomic::new(0),
+            fetched_before: Atomic::new(0),
+            sent_before: Atomic::new(0),
+            gap_ns: Atomic::new(0),
+            longest_ns: longest_us.saturating_mul(1_000),
+        }
+    }
+
+    /// A message has come that the process may answer.
+    #[inline]
+    pub(super) fn talked(&self) {
+        self.talked.store(true, Relaxed);
+    }
+
+    /// Notes how many work requests have been fetched, and how many octets sent, both wrapping.
+    #[inline]
+    pub(super) fn progress(&self, fetched: u32, sent: u64) {
+        self.fetched.store(fetched, Relaxed);
+        self.sent.store(sent, Relaxed);
+    }
+
+    /// How long a moment lasts, in nanoseconds.
+    #[inline]
+    pub(super) fn moment_ns(&self) -> u32 {
+        let gaps = self.gap_ns.load(Relaxed).saturating_mul(MOMENT_GAPS);
+        gaps.max(SHORTEST_NS).min(self.longest_ns)
+    }
+
+    /// A doorbell at the time `now`.
+    #[inline]
+    pub(super) fn rung(&self, now: i64) -> Answer {
+        let gap = now.wrapping_sub(self.answered.load(Relaxed));
+        if self.talked.load(Relaxed) || gap > QUICK_NS {
+            self.talked.store(false, Relaxed);
+            self.row.store(0, Relaxed);
+            return Answer::Now;
+        }
+        let before = self.gap_ns.load(Relaxed);
+        let gap = u32::try_from(gap).unwrap_or(0);
+        let average = before.saturating_sub(before / 8).saturating_add(gap / 8);
+        self.gap_ns.store(average, Relaxed);
+        let row = self.row.load(Relaxed).saturating_add(1);
+        self.row.store(row, Relaxed);
+        match row > self.limit.load(Relaxed) && self.longest_ns != 0 {
+            true => Answer::InAMoment,
+            false => Answer::Now,
+        }
+    }
+
+    /// A doorbell has been answered at the time `now`.
+    #[inline]
+    pub(super) fn answered(&self, now: i64) {
+        self.finish(now);
+    }
+
+    /// A moment was over, and what had been posted has been looked after at the time `now`.
+    #[inline]
+    pub(super) fn over(&self, now: i64) {
+        if self.finish(now) >= USEFUL {
+            self.limit.store(ROW, Relaxed);
+            return;
+        }
+        let limit = self.limit.load(Relaxed).saturating_mul(4);
+        self.limit.store(limit.min(LONGEST_ROW), Relaxed);
+        self.row.store(0, Relaxed);
+    }
+
+    /// Looks at what went out with the last answer; how many work requests it was.
+    #[inline]
+    fn finish(&self, now: i64) -> u32 {
+        let (fetched, sent) = (self.fetched.load(Relaxed), self.sent.load(Relaxed));
+        let count = fetched.wrapping_sub(self.fetched_before.load(Relaxed));
+        let octets = sent.wrapping_sub(self.sent_before.load(Relaxed));
+        self.fetched_before.store(fetched, Relaxed);
+        self.sent_before.store(sent, Relaxed);
+        if octets > LARGE.saturating_mul(count.into()) {
+            self.row.store(0, Relaxed);
+        }
+        self.answered.store(now, Relaxed);
+        count
+    }
+}
+
+#[kernel::macros::kunit_tests(rsiw_stream_rush)]
+mod tests {
+    use super::*;
+
+    /// `count` small work requests are fetched and sent.
+    fn small(rush: &Rush, count: u32) {
+        let fetched = rush.fetched.load(Relaxed).wrapping_add(count);
+        let sent = rush.sent.load(Relaxed).wrapping_add(100 * u64::from(count));
+        rush.progress(fetched, sent);
+    }
+
+    /// Rings until one has to wait; how many did not.
+    fn ring(rush: &Rush, clock: &mut i64, gap: i64) -> u32 {
+        for rung in 0..10 * LONGEST_ROW {
+            *clock += gap;
+            if rush.rung(*clock) == Answer::InAMoment {
+                return rung;
+            }
+            small(rush, 1);
+            rush.answered(*clock);
+        }
+        u32::MAX
+    }
+
+    #[test]
+    fn quick_ones_wait() {
+        let rush = Rush::new(100);
+        let mut clock = 1_000_000;
+        // The first one comes after a long time.
+        assert_eq!(ring(&rush, &mut clock, QUICK_NS), ROW + 1);
+        clock += 100_000;
+        small(&rush, 100);
+        rush.over(clock);
+        // It goes on as it was.
+        assert_eq!(ring(&rush, &mut clock, 1_000), 0);
+    }
+
+    #[test]
+    fn slow_ones_do_not() {
+        let mut clock = 1_000_000;
+        assert_eq!(ring(&Rush::new(100), &mut clock, QUICK_NS + 1), u32::MAX);
+    }
+
+    #[test]
+    fn answers_wait_for_nothing() {
+        let rush = Rush::new(100);
+        let mut clock = 1_000_000;
+        for _ in 0..100 {
+            clock += 1_000;
+            assert!(rush.rung(clock) == Answer::Now);
+            rush.talked();
+            rush.answered(clock);
+        }
+    }
+
+    #[test]
+    fn large_ones_do_not() {
+        let rush = Rush::new(100);
+        let mut clock = 1_000_000;
+        for round in 1..100 {
+            clock += 1_000;
+            assert!(rush.rung(clock) == Answer::Now);
+            rush.progress(round, u64::from(round) * (LARGE + 1));
+            rush.answered(clock);
+        }
+    }
+
+    #[test]
+    fn moments_last_as_some_doorbells() {
+        let rush = Rush::new(100);
+        let mut clock = 1_000_000;
+        assert_eq!(rush.moment_ns(), SHORTEST_NS);
+        let steady = |gap: i64, clock: &mut i64| {
+            for _ in 0..100 {
+                *clock += gap;
+                rush.rung(*clock);
+                rush.answered(*clock);
+            }
+            rush.moment_ns()
+        };
+        let at_10_us = steady(10_000, &mut clock);
+        assert!((38_000..=40_000).contains(&at_10_us));
+        assert_eq!(steady(100, &mut clock), SHORTEST_NS);
+        assert_eq!(steady(50_000, &mut clock), 100_000);
+    }
+
+    #[test]
+    fn none_waits_if_there_are_no_moments() {
+        let mut clock = 1_000_000;
+        assert_eq!(ring(&Rush::new(0), &mut clock, 1_000), u32::MAX);
+    }
+
+    #[test]
+    fn useless_moments_become_rare() {
+        let rush = Rush::new(100);
+        let mut clock = 1_000_000;
+        let mut rows = [0; 8];
+        for row in &mut rows {
+            *row = ring(&rush, &mut clock, 1_000);
+            small(&rush, 1);
+            rush.over(clock);
+        }
+        assert_eq!(rows, [9, 32, 128, 512, 2048, 8192, 8192, 8192]);
+        // One that was of use, and they are as frequent as at first.
+        assert_eq!(ring(&rush, &mut clock, 1_000), LONGEST_ROW);
+        small(&rush, USEFUL);
+        rush.over(clock);
+        assert_eq!(ring(&rush, &mut clock, 1_000), 0);
+    }
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A short delay in softirq context, exact to microseconds.
+//!
+//! A work item after a delay counts in jiffies, milliseconds long; [`SoftTimer`] is for what has
+//! to happen sooner. As with work items, a timer that runs owns an [`Arc`] of its object but no
+//! reference to the module: [`wait_for_all`] is called before the code goes.
+//!
+//! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
+
+use core::{
+    marker::PhantomData,
+    ptr, //
+};
+
+use kernel::{
+    container_of,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+    types::Opaque, //
+};
+
+use super::bindings;
+
+/// Timers that run.
+static RUNNING: Atomic<i32> = Atomic::new(0);
+
+/// The time since the start of the machine, in nanoseconds. Any context.
+#[inline]
+pub(crate) fn now_ns() -> i64 {
+    // SAFETY: No requirements.
+    unsafe { bindings::ktime_get() }
+}
+
+/// Whose timer it is.
+pub(crate) trait Timed: Send + Sync + 'static {
+    /// The time is up. Softirq context; `this` may be the last reference.
+    fn time_is_up(this: Arc<Self>);
+}
+
+/// A timer of an object, often embedded in it.
+///
+/// # Invariants
+///
+/// `owner` is null, or an `Arc<T>` given up by [`Arc::into_raw`]; it is not null while the C
+/// timer is queued.
+#[pin_data]
+pub(crate) struct SoftTimer<T: Timed> {
+    /// The C object.
+    #[pin]
+    raw: Opaque<bindings::hrtimer>,
+    /// Who is told.
+    owner: Atomic<*mut c_void>,
+    /// The type of `owner`.
+    _owner: PhantomData<Arc<T>>,
+}
+
+// SAFETY: The C functions lock; an `Arc<T>` may be moved to the CPU on which the time is up.
+unsafe impl<T: Timed> Send for SoftTimer<T> {}
+// SAFETY: As above.
+unsafe impl<T: Timed> Sync for SoftTimer<T> {}
+
+impl<T: Timed> SoftTimer<T> {
+    /// A timer that does not run.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        // INVARIANT: Null, and not queued.
+        pin_init!(Self {
+            // SAFETY: Memory for a timer; the function fits what it is embedded in.
+            raw <- Opaque::ffi_init(|raw| unsafe {
+                bindings::hrtimer_setup(
+                    raw,
+                    Some(Self::expired),
+                    bindings::CLOCK_MONOTONIC as bindings::clockid_t,
+                    bindings::hrtimer_mode_HRTIMER_MODE_REL_SOFT,
+                );
+            }),
+            owner: Atomic::new(ptr::null_mut()),
+            _owner: PhantomData,
+        })
+    }
+
+    /// Runs for `nanos` nanoseconds, and then tells `owner`; `false` if it runs already, which
+    /// changes nothing. Any context but hard interrupts.
+    pub(crate) fn start(&self, owner: Arc<T>, nanos: u32) -> bool {
+        let raw = Arc::into_raw(owner).cast_mut().cast::<c_void>();
+        if self.owner.cmpxchg(ptr::null_mut(), raw, Full).is_err() {
+            // SAFETY: Just given up, and nobody has got it.
+            drop(unsafe { Arc::from_raw(raw.cast_const().cast::<T>()) });
+            return false;
+        }
+        RUNNING.add(1, Relaxed);
+        // SAFETY: `new` has set the timer up; it lives as long as the reference in `owner`, or
+        // whoever calls this.
+        unsafe {
+            bindings::hrtimer_start_range_ns(
+                self.raw.get(),
+                i64::from(nanos),
+                0,
+                bindings::hrtimer_mode_HRTIMER_MODE_REL_SOFT,
+            )
+        };
+        true
+    }
+
+    /// Stops it; `false` if it did not run (any more). Does not wait for
+    /// [`Timed::time_is_up`]. Any context but hard interrupts.
+    pub(crate) fn cancel(&self) -> bool {
+        // SAFETY: `new` has set the timer up.
+        let queued = unsafe { bindings::hrtimer_try_to_cancel(self.raw.get()) } == 1;
+        if queued {
+            drop(self.take());
+        }
+        queued
+    }
+
+    /// Takes the reference back.
+    fn take(&self) -> Option<Arc<T>> {
+        let raw = self.owner.xchg(ptr::null_mut(), Full);
+        if raw.is_null() {
+            return None;
+        }
+        RUNNING.add(-1, Relaxed);
+        // SAFETY: By the type invariant; taken out once.
+        Some(unsafe { Arc::from_raw(raw.cast_const().cast::<T>()) })
+    }
+
+    /// What C calls.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is that of a timer of this type.
+    unsafe extern "C" fn expired(raw: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
+        let raw = Opaque::<bindings::hrtimer>::cast_from(raw);
+        // SAFETY: By this function's contract; the timer was queued, so its object is held by the
+        // reference in `owner` or by whoever started it.
+        let this = unsafe { &*container_of!(raw, Self, raw) };
+        if let Some(owner) = this.take() {
+            T::time_is_up(owner);
+        }
+        // The timer may be gone by now: for this answer C does not look at it again.
+        bindings::hrtimer_restart_HRTIMER_NORESTART
+    }
+}
+
+/// Waits until no timer runs; none is started any more. Process context, sleeps.
+pub(crate) fn wait_for_all() {
+    while RUNNING.load(Acquire) != 0 {
+        fsleep(Delta::from_micros(100));
+    }
+    // SAFETY: Process context. Softirqs are readers of RCU: what was told last is through.
+    unsafe { bindings::synchronize_rcu() };
+}
+
+#[kunit_tests(rsiw_sys_timer)]
+mod tests {
+    use super::*;
+    use crate::sys::testing::eventually;
+
+    /// Counts.
+    #[pin_data]
+    struct Clock {
+        told: Atomic<u32>,
+        #[pin]
+        timer: SoftTimer<Clock>,
+    }
+
+    impl Timed for Clock {
+        fn time_is_up(this: Arc<Self>) {
+            this.told.add(1, Relaxed);
+        }
+    }
+
+    fn clock() -> Result<Arc<Clock>> {
+        Arc::pin_init(
+            pin_init!(Clock {
+                told: Atomic::new(0),
+                timer <- SoftTimer::new(),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    #[test]
+    fn tells_once_for_each_start() -> Result {
+        let clock = clock()?;
+        for round in 1..=3 {
+            assert!(clock.timer.start(clock.clone(), 200_000));
+            assert!(eventually(|| clock.told.load(Relaxed) == round));
+        }
+        wait_for_all();
+        assert_eq!(clock.told.load(Relaxed), 3);
+        assert!(!clock.timer.cancel());
+        assert!(Arc::into_unique_or_drop(clock).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn runs_once_and_can_be_stopped() -> Result {
+        let clock = clock()?;
+        // Three seconds.
+        assert!(clock.timer.start(clock.clone(), 3_000_000_000));
+        assert!(!clock.timer.start(clock.clone(), 1_000));
+        assert!(clock.timer.cancel());
+        assert!(!clock.timer.cancel());
+        assert_eq!(clock.told.load(Relaxed), 0);
+        assert!(Arc::into_unique_or_drop(clock).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn may_hold_the_last_reference() -> Result {
+        let clock = clock()?;
+        let told = clock.clone();
+        assert!(clock.timer.start(clock.clone(), 100_000));
+        drop(clock);
+        assert!(eventually(|| told.told.load(Relaxed) == 1));
+        wait_for_all();
+        assert!(Arc::into_unique_or_drop(told).is_some());
+        Ok(())
+    }
+}
