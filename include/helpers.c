@@ -127,6 +127,11 @@ void rsiw_put_page(struct page *page)
 	put_page(page);
 }
 
+enum hrtimer_restart rsiw_hrtimer_norestart(void)
+{
+	return HRTIMER_NORESTART;
+}
+
 struct net *rsiw_net_get(struct net *net)
 {
 	return maybe_get_net(net);

@@ -6,6 +6,7 @@
 #ifndef _RSIW_HELPERS_H
 #define _RSIW_HELPERS_H
 
+#include <linux/hrtimer.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/xarray.h>
@@ -37,6 +38,9 @@ struct page *rsiw_alloc_block(gfp_t gfp, unsigned int order);
 void *rsiw_page_address(struct page *page);
 bool rsiw_page_is_exclusive(struct page *page);
 void rsiw_put_page(struct page *page);
+
+/* Timers: bindgen names the constant differently for 7.2 and 7.3 */
+enum hrtimer_restart rsiw_hrtimer_norestart(void);
 
 /* Namespaces */
 struct net *rsiw_net_get(struct net *net);

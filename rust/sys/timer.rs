@@ -150,7 +150,8 @@ impl<T: Timed> SoftTimer<T> {
             T::time_is_up(owner);
         }
         // The timer may be gone by now: for this answer C does not look at it again.
-        bindings::hrtimer_restart_HRTIMER_NORESTART
+        // SAFETY: No requirements.
+        unsafe { bindings::rsiw_hrtimer_norestart() }
     }
 }
 
