@@ -249,7 +249,7 @@ impl WorkItem<0> for Stream {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.kick();
+        this.one_run();
     }
 }
 
@@ -280,7 +280,7 @@ impl WorkItem<3> for Stream {
 
 impl Timed for Stream {
     fn time_is_up(this: Arc<Self>) {
-        this.kick();
+        this.one_run();
         this.rush.over(now_ns());
     }
 }
@@ -371,6 +371,19 @@ impl Stream {
             }
         }
         this.go_on_in_softirq();
+    }
+
+    /// Sends one run, and leaves the others to a work item: before it, softirqs have worked on
+    /// what TCP handed to a loopback. Softirq context.
+    fn one_run(self: &Arc<Self>) {
+        let this = self.as_arc_borrow();
+        let Ok(mut locked) = self.state.sock().try_lock_bh() else {
+            this.go_on_in_process();
+            return;
+        };
+        if this.work(&mut locked, false, 1) == Progress::More {
+            this.go_on_in_softirq();
+        }
     }
 
     /// Answers a doorbell of the send queue, now or in a moment. Process context.

@@ -10,7 +10,7 @@
 //! That would cost a program time which waits for one request before it posts the next, or for
 //! the peer's answer. So no message of the peer may have come between the doorbells, and a moment
 //! in which nothing else was posted is paid for by a longer row of doorbells before the next one.
-//! Nor does it help large messages, which are worth a call each.
+//! Nor does it help very large messages, which are worth a call each.
 
 use kernel::sync::atomic::{
     Atomic,
@@ -36,7 +36,7 @@ const LONGEST_ROW: u32 = 8192;
 const USEFUL: u32 = 4;
 
 /// Octets of a message, on average, from which on a moment costs more than it gains.
-const LARGE: u64 = 16 << 10;
+const LARGE: u64 = 256 << 10;
 
 /// What is known of a queue's doorbells. Any context; unlocked, since a wrong guess only costs
 /// time.
