@@ -641,7 +641,7 @@ impl Qp {
 
     /// Starts the graceful end. Any context.
     ///
-    /// `EINVAL` when there is nothing to end gracefully.
+    /// Does nothing when the connection has ended already. `EINVAL` when there was none.
     fn close(&self) -> Result {
         let mut inner = self.inner.lock();
         match inner.state {
@@ -655,6 +655,9 @@ impl Qp {
                 Ok(())
             }
             QpState::Closing => Ok(()),
+            // Who is told that the peer has gone answers with his own disconnect, as
+            // rdma_disconnect(3) wants it; librdmacm fails it if this fails.
+            QpState::Terminate | QpState::Error if inner.started => Ok(()),
             QpState::Idle | QpState::Rtr => {
                 let attached = inner.attached.clone();
                 drop(inner);

@@ -1,0 +1,39 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 420
+# rdma-core's own test-suite (Debian ships it with rdma-core's documentation): every test
+# of it passes or is skipped by the suite itself, as the device reports what it can do; no
+# program of it crashes, and nothing is left. What can not pass is named, with the reason,
+# in src/rdma_core_tests.py.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+
+SUITE=/usr/share/doc/rdma-core/tests
+objects() { rdma resource show "$1" link r0 2>/dev/null | grep -c . || true; }
+none() { [ "$(objects "$1")" = 0 ]; }
+
+ls "$SUITE"/__init__.py* >/dev/null || die "rdma-core's tests are not in $SUITE"
+# Documentation is compressed where it is large.
+mkdir "$WORK/suite"
+cp -r "$SUITE" "$WORK/suite/"
+gunzip "$WORK"/suite/tests/*.gz
+
+# A program of the suite that the suite does not look after tells of its crash here.
+echo 1 >/proc/sys/kernel/print-fatal-signals
+single_bed
+echo "rsiw-test: the suite begins" >/dev/kmsg
+
+status=0
+timeout -k 5 $((330 * FACTOR)) python3 -X faulthandler -B "$(dirname "$0")/src/rdma_core_tests.py" \
+	"$WORK/suite" r0 1 "$@" 2>"$WORK/suite.log" </dev/null || status=$?
+if [ "$status" != 0 ]; then
+	show_log "$WORK/suite.log"
+	die "rdma-core's tests: status $status"
+fi
+
+crashes=$(dmesg | sed -n '/rsiw-test: the suite begins/,$p' |
+	grep -E 'potentially unexpected fatal signal|segfault|general protection|trap ' || true)
+[ -z "$crashes" ] || die "a program of the suite crashed: $crashes"
+for kind in qp cm_id mr srq; do
+	wait_for 20 "no $kind is left" none "$kind"
+done
