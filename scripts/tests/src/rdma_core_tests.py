@@ -6,16 +6,20 @@ must fail as they are known to.
     rdma_core_tests.py SUITE DEVICE GID_INDEX [NAME...]
 
 SUITE is the directory that holds the suite's "tests"; with NAMEs (tests.test_cq.CQTest.test_x) these
-only, without a judgement about what is missing. Status 0: all is as it should be."""
+only, without a judgement about what is missing. The suite throws dice; RSIW_SEED=N in the
+environment has it throw those of an earlier run. Status 0: all is as it should be."""
 
 import collections
 import glob
+import os
+import random
 import sys
 import time
 import unittest
 
-# Less than this, and the device has lost something (34 pass with rdma-core 56).
-PASSED_AT_LEAST = 34
+# Less than this, and the device has lost something. Two more (test_create_rc_qp_ex_*) pass when their
+# dice have no creation flags, which libsiw does not know.
+PASSED_AT_LEAST = 33
 
 # Tests that can not pass: a word of how they fail, and why.
 KNOWN = {
@@ -146,6 +150,9 @@ def load(suite, device, gid, names):
 def main():
     suite, device, gid, *names = sys.argv[1:]
     judge = Judge()
+    seed = int(os.environ.get("RSIW_SEED") or random.randrange(1 << 32))
+    print(f"RSIW_SEED={seed}", flush=True)
+    random.seed(seed)
     load(suite, device, gid, names).run(judge)
     print("---- skipped by the suite")
     for reason, count in judge.reasons.most_common():
