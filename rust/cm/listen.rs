@@ -2,9 +2,7 @@
 
 //! Listeners, and the strangers who connect to them.
 //!
-//! A stranger holds a place in the listener until its Request is there. Places are limited, so
-//! that any number of strangers holds a bounded amount of memory, and whoever has had one for a
-//! moment loses it to a newcomer: silent strangers keep nobody out.
+//! A stranger holds a place in the listener ([`super::places`]) until its Request is there.
 
 use core::net::SocketAddr;
 
@@ -36,6 +34,13 @@ use super::{
         Phase, //
     },
     pause::Pause,
+    places::{
+        take_connections,
+        Places,
+        Reception,
+        MAX_BACKLOG,
+        RETRY_MS, //
+    },
     registry::Member, //
 };
 use crate::{
@@ -59,31 +64,11 @@ use crate::{
     verbs::Device, //
 };
 
-/// Places for strangers in a listener.
-const PLACES: usize = 512;
-
 /// Milliseconds for which a stranger may keep its place however many others come.
 const STAY_MS: i64 = 250;
 
-/// Connections taken before others get their turn.
-const BUDGET: u32 = 64;
-
-/// Milliseconds until connections are taken again when there was no place or no memory.
-const RETRY_MS: u32 = 50;
-
 /// Connections that may wait in TCP: no fewer, since the user means those it has to decide on.
 const MIN_BACKLOG: u32 = 64;
-
-/// Connections that may wait in TCP: no more.
-const MAX_BACKLOG: u32 = 4096;
-
-/// A stranger in its place.
-struct Stranger {
-    /// Its endpoint.
-    endpoint: Arc<Endpoint>,
-    /// When it came.
-    since: Instant<Monotonic>,
-}
 
 /// A listener that has not been stopped.
 struct Open {
@@ -92,7 +77,7 @@ struct Open {
     /// To tell `iw_cm` of requests.
     cm: Listening,
     /// Those whose Request has not come, in the order they came.
-    strangers: KVec<Stranger>,
+    strangers: Places<Arc<Endpoint>>,
     /// Holds requests back when the user closes connections.
     pause: Pause,
     /// The device.
@@ -120,20 +105,58 @@ impl WorkItem<{ Listener::TAKE }> for Listener {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        for _ in 0..BUDGET {
-            match this.take_one() {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(_) => return this.take_later(),
-            }
-        }
-        this.take_now();
+        take_connections(this);
     }
 }
 
 impl Incoming for Listener {
     fn incoming(this: ArcBorrow<'_, Self>) {
         Arc::from(this).take_now();
+    }
+}
+
+impl Reception for Listener {
+    fn take_now(self: Arc<Self>) {
+        work::process().mod_delayed::<_, { Self::TAKE }>(self, 0);
+    }
+
+    fn take_later(self: &Arc<Self>) {
+        let delay = msecs_to_jiffies(RETRY_MS);
+        // Whoever stops the listener cancels what waits, after the lock.
+        if self.open.lock().is_some() {
+            work::process().enqueue_delayed::<_, { Self::TAKE }>(self.clone(), delay);
+        }
+    }
+
+    fn take_one(self: &Arc<Self>) -> Result<bool> {
+        let (socket, device) = {
+            let mut open = self.open.lock();
+            let Some(open) = (*open).as_mut() else {
+                return Ok(false);
+            };
+            if let Some(ousted) = open.strangers.make_room()? {
+                ousted.abort();
+            }
+            match open.socket.accept() {
+                Ok(Some(socket)) => (socket, open.device.clone()),
+                Ok(None) => return Ok(false),
+                Err(ENOMEM) => return Err(ENOMEM),
+                // It is gone already; the next one may not be.
+                Err(_) => return Ok(true),
+            }
+        };
+        let endpoint = Endpoint::new(&device)?;
+        endpoint.change(|_, turn| {
+            let seated = || {
+                let seat = self.seat(turn.endpoint)?;
+                socket.install(turn.endpoint.clone());
+                HalfOpen::new(turn, seat, socket)
+            };
+            seated()
+                .map(Phase::HalfOpen)
+                .map_err(|error| (error, Phase::Over))
+        })?;
+        Ok(true)
     }
 }
 
@@ -168,7 +191,7 @@ impl Listener {
         *open = Some(Open {
             socket,
             cm: call.commit(),
-            strangers: KVec::new(),
+            strangers: Places::new(STAY_MS),
             pause: Pause::new(),
             device: device.clone(),
         });
@@ -211,69 +234,17 @@ impl Listener {
         } = open;
         drop(socket);
         drop(cm);
-        for stranger in &strangers {
-            stranger.endpoint.abort();
+        for stranger in strangers.iter() {
+            stranger.abort();
         }
         device.cm_state().leave(self.handle);
-    }
-
-    /// Has the work item take connections, without waiting for the end of a delay. Any context.
-    fn take_now(self: Arc<Self>) {
-        work::process().mod_delayed::<_, { Self::TAKE }>(self, 0);
-    }
-
-    /// Has the work item take connections after a while.
-    fn take_later(self: &Arc<Self>) {
-        let delay = msecs_to_jiffies(RETRY_MS);
-        // Whoever stops the listener cancels what waits, after the lock.
-        if self.open.lock().is_some() {
-            work::process().enqueue_delayed::<_, { Self::TAKE }>(self.clone(), delay);
-        }
-    }
-
-    /// Takes a connection; whether there was one.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` when there is no place, or there is no memory: to be tried again.
-    fn take_one(self: &Arc<Self>) -> Result<bool> {
-        let (socket, device) = {
-            let mut open = self.open.lock();
-            let Some(open) = (*open).as_mut() else {
-                return Ok(false);
-            };
-            open.make_place()?;
-            match open.socket.accept() {
-                Ok(Some(socket)) => (socket, open.device.clone()),
-                Ok(None) => return Ok(false),
-                Err(ENOMEM) => return Err(ENOMEM),
-                // It is gone already; the next one may not be.
-                Err(_) => return Ok(true),
-            }
-        };
-        let endpoint = Endpoint::new(&device)?;
-        endpoint.change(|_, turn| {
-            let seated = || {
-                let seat = self.seat(turn.endpoint)?;
-                socket.install(turn.endpoint.clone());
-                HalfOpen::new(turn, seat, socket)
-            };
-            seated()
-                .map(Phase::HalfOpen)
-                .map_err(|error| (error, Phase::Over))
-        })?;
-        Ok(true)
     }
 
     /// Gives a stranger a place, of which there is one: only the work item gives them out.
     fn seat(self: &Arc<Self>, endpoint: &Arc<Endpoint>) -> Result<Seat> {
         let mut open = self.open.lock();
         let strangers = &mut (*open).as_mut().ok_or(ECONNABORTED)?.strangers;
-        let stranger = Stranger {
-            endpoint: endpoint.clone(),
-            since: Instant::now(),
-        };
-        strangers.push(stranger, GFP_KERNEL)?;
+        strangers.give(endpoint.clone())?;
         Ok(Seat {
             listener: self.clone(),
             handle: endpoint.handle(),
@@ -287,12 +258,9 @@ impl Listener {
             return;
         };
         let strangers = &mut open.strangers;
-        let was_full = strangers.len() >= PLACES;
-        let place = strangers
-            .iter()
-            .position(|stranger| stranger.endpoint.handle() == handle);
+        let was_full = strangers.are_taken();
         // The endpoint is in use by its caller, so this is not the last reference.
-        drop(place.map(|place| strangers.remove(place)));
+        drop(strangers.leave(|endpoint| (endpoint.handle() == handle).then_some(())));
         if was_full {
             self.clone().take_now();
         }
@@ -325,24 +293,6 @@ impl Listener {
             return Err(EAGAIN);
         }
         open.cm.request(connection, peers, depths, private_data)
-    }
-}
-
-impl Open {
-    /// Sees to it that there is a place.
-    ///
-    /// `EBUSY` when all are taken by newcomers.
-    fn make_place(&mut self) -> Result {
-        if self.strangers.len() < PLACES {
-            return Ok(());
-        }
-        let oldest = self.strangers.first().ok_or(EBUSY)?;
-        if oldest.since.elapsed().as_millis() < STAY_MS {
-            return Err(EBUSY);
-        }
-        oldest.endpoint.abort();
-        let _ = self.strangers.remove(0);
-        Ok(())
     }
 }
 

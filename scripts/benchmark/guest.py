@@ -44,6 +44,9 @@ def plan():
             lambda bed, c, n=count: measure.bandwidth(bed, c, "write", 65536, "-q", str(n), "-t",
                                                       "16"))
     yield "connections", ("rsiw", "siw"), measure.connections
+    yield "idle_memory", ("rsiw", "siw"), measure.idle_memory
+    yield "work_65536", ("tcp", "rsiw", "rsiw-crc", "siw"), measure.work
+    yield "echo_beside_bulk", ("tcp", "rsiw", "siw"), measure.echo
 
 
 class Run:

@@ -7,7 +7,7 @@ import os
 import re
 import time
 
-from machine import Failed, cpu_seconds, finish, listening, run, start, wait_for
+from machine import (Failed, cpu_seconds, finish, listening, read, run, start, wait_for, write)
 
 PORT = itertools.count(18600)
 SECONDS = os.environ.get("BENCH_SECONDS", "1")
@@ -46,14 +46,17 @@ def perftest(bed, candidate, tool, *options):
 
 def stream(bed, candidate):
     """One stream of iperf3 over TCP."""
-    before = cpu_seconds()
+    received = iperf(bed, candidate, SECONDS)
+    return {"value": received["bits_per_second"] / 8e6, "unit": "MB/s"}
+
+
+def iperf(bed, candidate, seconds):
+    """What the receiving end of iperf3 says."""
     out = pair(bed, candidate,
                lambda port: ["iperf3", "-s", "-1", "-p", port],
-               lambda port: ["iperf3", "-c", bed.server(candidate), "-p", port, "-t", SECONDS,
+               lambda port: ["iperf3", "-c", bed.server(candidate), "-p", port, "-t", seconds,
                              "-J"])
-    received = json.loads(out)["end"]["sum_received"]
-    return {"value": received["bits_per_second"] / 8e6, "unit": "MB/s",
-            "cpu": (cpu_seconds() - before) / (received["bytes"] / 1e9)}
+    return json.loads(out)["end"]["sum_received"]
 
 
 def round_trip(bed, candidate, size):
@@ -67,14 +70,81 @@ def round_trip(bed, candidate, size):
 
 
 def bandwidth(bed, candidate, operation, size, *more):
-    """MB/s, messages a second, CPU seconds per GB."""
-    before = cpu_seconds()
+    """MB/s, messages a second."""
     row = perftest(bed, candidate, f"ib_{operation}_bw", "-s", str(size), "-D", SECONDS, "-f", "0",
                    "--report_gbits", *more)
     # Counted here: perftest's own rates rest on a guess of the time stamps' clock.
     octets, seconds = row[0] * row[1], float(SECONDS)
-    return {"value": octets / seconds / 1e6, "unit": "MB/s", "messages": row[1] / seconds,
-            "cpu": (cpu_seconds() - before) / max(octets / 1e9, 1e-9)}
+    return {"value": octets / seconds / 1e6, "unit": "MB/s", "messages": row[1] / seconds}
+
+
+def work(bed, candidate):
+    """CPU seconds of the whole machine per GB, programs that sleep while there is nothing to do.
+
+    Two runs of different length, so that what begins and ends programs does not count.
+    """
+    def transfer(parts):
+        before = cpu_seconds()
+        if candidate == "tcp":
+            octets = iperf(bed, candidate, str(parts))["bytes"]
+        else:
+            # Some 60 MB for siw; perftest knows no time limit with events.
+            messages = parts * (1000 if candidate == "siw" else 10000)
+            row = perftest(bed, candidate, "ib_write_bw", "-s", "65536", "-n", str(messages),
+                           "--events", "--report_gbits")
+            octets = row[0] * row[1]
+        return octets, cpu_seconds() - before
+
+    short, long = transfer(1), transfer(3)
+    if long[0] <= short[0]:
+        raise Failed("the long transfer moved no more than the short one")
+    return {"value": 1e9 * (long[1] - short[1]) / (long[0] - short[0]), "unit": "s/GB"}
+
+
+def beside_bulk(bed, candidate, measure):
+    """What `measure` finds while a bulk transfer goes the same way."""
+    port, net = str(next(PORT)), bed.server_net
+    to, seconds = bed.server(candidate), "6"
+    if candidate == "tcp":
+        server = ["iperf3", "-s", "-1", "-p", port]
+        client = ["iperf3", "-c", to, "-p", port, "-t", seconds]
+    else:
+        server = ["ib_write_bw", "-R", "-F", "-p", port, "-s", "65536", "-D", seconds, "-f", "0",
+                  "--bind_source_ip", to]
+        client = server[:-1] + [bed.client(candidate), to]
+    ends = [start(*net, *server)]
+    try:
+        wait_for("the bulk transfer's server listens", lambda: listening(port, net))
+        ends.append(start(*client))
+        begin = octets_received()
+        wait_for("the bulk transfer flows", lambda: octets_received() > begin + 20_000_000)
+        found = measure()
+        if ends[1].poll() is not None:
+            raise Failed("the bulk transfer ended before the measurement")
+        return found
+    finally:
+        for end in ends:
+            end.kill()
+            end.wait()
+
+
+def octets_received():
+    """By all interfaces of this namespace, also lo."""
+    lines = read("/proc/net/dev").splitlines()[2:]
+    return sum(int(line.split(":")[1].split()[0]) for line in lines)
+
+
+def echo(bed, candidate):
+    """Round trips of ICMP echo beside a bulk transfer, in microseconds."""
+    def ping():
+        out = run("ping", "-i", "0.01", "-c", "150", "-W", "1", bed.server(candidate))
+        times = sorted(1000 * float(t) for t in re.findall(r"time=([0-9.]+) ms", out))
+        if len(times) < 140:
+            raise Failed(f"answers to {len(times)} of 150")
+        return {"value": times[len(times) // 2], "tail": times[int(0.99 * len(times))],
+                "unit": "us"}
+
+    return beside_bulk(bed, candidate, ping)
 
 
 def latency(bed, candidate, operation, size):
@@ -85,6 +155,29 @@ def latency(bed, candidate, operation, size):
         if 0 < row[4] < 1e6:
             break
     return {"value": row[4], "tail": row[7], "unit": "us"}
+
+
+def idle_memory(bed, candidate):
+    """KiB that the machine has less for each idle connection, both ends and their programs."""
+    count = 50
+
+    def available():
+        write("/proc/sys/vm/drop_caches", 3)
+        return int(re.search(r"MemAvailable: *(\d+)", read("/proc/meminfo"))[1])
+
+    def opened(number):
+        """Memory while so many connections are open."""
+        program = start("/out/churn", "-k", "-n", str(number), bed.server(candidate))
+        try:
+            says = program.stdout.readline()
+            if says != f"{number} open\n":
+                raise Failed(f"churn says: {says}")
+            return available()
+        finally:
+            program.kill()
+            program.wait()
+
+    return {"value": (opened(1) - opened(count + 1)) / count, "unit": "KiB"}
 
 
 def connections(bed, candidate):

@@ -31,6 +31,13 @@ MEASURES = {
 }
 
 
+NAMES = {
+    "work_65536": "CPU time, programs sleeping, 64 KiB",
+    "idle_memory": "memory of an idle connection, both ends",
+    "echo_beside_bulk": "ICMP echo beside a bulk transfer",
+}
+
+
 class Table:
     """All records by path, measure and candidate."""
 
@@ -75,6 +82,8 @@ def spread(values):
 
 def name_of(measure):
     """What a measure is called in a table."""
+    if measure in NAMES:
+        return NAMES[measure]
     parts = measure.split("_")
     size = {"64": "64 B", "4096": "4 KiB", "16384": "16 KiB", "65536": "64 KiB",
             "1048576": "1 MiB"}.get(parts[-1])

@@ -1,6 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
+# leaves a network namespace: the kernel's own server does, after NFS 4.1 or later over any RDMA
+# device in a namespace (so too with siw on both sides and no rsiw loaded; not after NFS 4.0)
 # NFS over RDMA between rsiw and the kernel's own siw, each as server and as
 # client, over a pair of veth interfaces with the server in a namespace of its own.
 # shellcheck source=../guest/lib.sh

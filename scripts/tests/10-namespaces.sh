@@ -197,7 +197,8 @@ interface_moves() {
 
 # The stack shows each namespace its own devices only; those of one that goes are not to turn up here.
 exclusive() {
-	rdma system set netns exclusive || die "rdma system set netns exclusive"
+	# Refused while a namespace is there, also one whose end is still being worked on.
+	wait_for 30 "the stack takes up its exclusive mode" rdma system set netns exclusive
 	veth_bed
 	$IN_PEER rdma link add n0 type "$RSIW_TYPE" netdev rv1
 	$IN_PEER rdma link show n0/1 | shows 'netdev rv1' || die "the device is not in its namespace"
@@ -207,7 +208,7 @@ exclusive() {
 	remove_name
 	everything_gone "exclusive mode"
 	! rdma dev show | shows n0 || die "the device came back: $(rdma dev show)"
-	rdma system set netns shared || die "rdma system set netns shared"
+	wait_for 30 "the stack takes up its shared mode" rdma system set netns shared
 	ok "exclusive mode"
 }
 

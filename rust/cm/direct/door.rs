@@ -3,10 +3,8 @@
 //! The listeners for queue pairs that connect themselves: one in each network namespace that has
 //! devices, on the port that all hosts agree on.
 //!
-//! A stranger has a place in the hall until he is led to the queue pair he names. Places and time
-//! are limited, and a newcomer gets the place of whoever has had one for a moment: any number of
-//! strangers holds a bounded amount of memory and keeps nobody out, since a peer that is sent away
-//! without an answer comes again.
+//! A stranger has a place in the hall ([`places`](super::super::places)) until he is led to the
+//! queue pair he names, and a limited time. A peer that is sent away without an answer comes again.
 //!
 //! Locks: that of the doors, that of a door, that of a stranger; an endpoint's is taken before
 //! that of a door, and never under one.
@@ -32,6 +30,13 @@ use kernel::{
 };
 
 use super::{
+    super::places::{
+        take_connections,
+        Places,
+        Reception,
+        MAX_BACKLOG,
+        RETRY_MS, //
+    },
     stranger::Stranger,
     visitor::Visitor, //
 };
@@ -57,21 +62,8 @@ use crate::{
     verbs::Device, //
 };
 
-/// Places for strangers.
-const PLACES: usize = 512;
-
 /// Milliseconds for which a stranger may keep his place however many others come.
-const STAY_MS: u32 = 100;
-
-/// Connections taken before others get their turn.
-const BUDGET: u32 = 64;
-
-/// Milliseconds until connections are taken again when there was no place or no memory, and until
-/// the hall is looked through again.
-const RETRY_MS: u32 = 50;
-
-/// Connections that may wait in TCP.
-const BACKLOG: u32 = 4096;
+const STAY_MS: i64 = 100;
 
 /// A door, and how many devices share it.
 struct Shared {
@@ -163,7 +155,7 @@ struct Hall {
     /// The socket.
     socket: ListenSocket,
     /// Those who have come in, in that order.
-    strangers: KVec<Arc<Stranger>>,
+    strangers: Places<Arc<Stranger>>,
 }
 
 /// The listener of a network namespace.
@@ -191,14 +183,7 @@ impl WorkItem<{ Door::TAKE }> for Door {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        for _ in 0..BUDGET {
-            match this.take_one() {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(_) => return this.take_later(),
-            }
-        }
-        this.take_now();
+        take_connections(this);
     }
 }
 
@@ -216,6 +201,53 @@ impl WorkItem<{ Door::SWEEP }> for Door {
 impl Incoming for Door {
     fn incoming(this: ArcBorrow<'_, Self>) {
         Arc::from(this).take_now();
+    }
+}
+
+impl Reception for Door {
+    fn take_now(self: Arc<Self>) {
+        work::process().mod_delayed::<_, { Self::TAKE }>(self, 0);
+    }
+
+    fn take_later(self: &Arc<Self>) {
+        let delay = msecs_to_jiffies(RETRY_MS);
+        // Whoever shuts the door cancels what waits, after the lock.
+        if self.hall.lock().is_some() {
+            work::process().enqueue_delayed::<_, { Self::TAKE }>(self.clone(), delay);
+        }
+    }
+
+    fn take_one(self: &Arc<Self>) -> Result<bool> {
+        // Only this work item gives places out, so the place stays free.
+        let ousted = match &mut *self.hall.lock() {
+            Some(hall) => hall.strangers.make_room()?,
+            None => return Ok(false),
+        };
+        if let Some(ousted) = ousted {
+            ousted.dismiss();
+        }
+        let stranger = {
+            let mut guard = self.hall.lock();
+            let Some(hall) = &mut *guard else {
+                return Ok(false);
+            };
+            let socket = match hall.socket.accept() {
+                Ok(Some(socket)) => socket,
+                Ok(None) => return Ok(false),
+                Err(ENOMEM) => return Err(ENOMEM),
+                // It is gone already; the next one may not be.
+                Err(_) => return Ok(true),
+            };
+            let stranger = Stranger::new(self, socket)?;
+            if hall.strangers.give(stranger.clone()).is_err() {
+                stranger.dismiss();
+                return Err(ENOMEM);
+            }
+            stranger
+        };
+        self.sweep_later();
+        stranger.look();
+        Ok(true)
     }
 }
 
@@ -238,10 +270,10 @@ impl Door {
             GFP_KERNEL,
         )?;
         let mut hall = door.hall.lock();
-        socket.listen(BACKLOG, door.clone())?;
+        socket.listen(MAX_BACKLOG, door.clone())?;
         *hall = Some(Hall {
             socket,
-            strangers: KVec::with_capacity(PLACES, GFP_KERNEL)?,
+            strangers: Places::new(STAY_MS),
         });
         drop(hall);
         Ok(door)
@@ -271,7 +303,7 @@ impl Door {
         let hall = self.hall.lock().take();
         if let Some(Hall { socket, strangers }) = hall {
             drop(socket);
-            for stranger in &strangers {
+            for stranger in strangers.iter() {
                 stranger.dismiss();
             }
         }
@@ -284,73 +316,20 @@ impl Door {
         self.net
     }
 
-    /// Has the work item take connections, without waiting for the end of a delay. Any context.
-    fn take_now(self: Arc<Self>) {
-        work::process().mod_delayed::<_, { Self::TAKE }>(self, 0);
-    }
-
-    /// Has the work item take connections after a while.
-    fn take_later(self: &Arc<Self>) {
-        let delay = msecs_to_jiffies(RETRY_MS);
-        // Whoever shuts the door cancels what waits, after the lock.
-        if self.hall.lock().is_some() {
-            work::process().enqueue_delayed::<_, { Self::TAKE }>(self.clone(), delay);
-        }
-    }
-
     /// Has the hall looked through after a while, if somebody is there.
     fn sweep_later(self: &Arc<Self>) {
         let delay = msecs_to_jiffies(RETRY_MS);
-        // As above.
+        // As in `take_later`.
         if matches!(&*self.hall.lock(), Some(hall) if !hall.strangers.is_empty()) {
             work::process().enqueue_delayed::<_, { Self::SWEEP }>(self.clone(), delay);
         }
     }
 
-    /// Takes a connection; whether there was one.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` when there is no place, or there is no memory: to be tried again.
-    fn take_one(self: &Arc<Self>) -> Result<bool> {
-        // Only this work item gives places out, so the place stays free.
-        let ousted = match &mut *self.hall.lock() {
-            Some(hall) => hall.make_place()?,
-            None => return Ok(false),
-        };
-        if let Some(ousted) = ousted {
-            ousted.dismiss();
-        }
-        let stranger = {
-            let mut guard = self.hall.lock();
-            let Some(hall) = &mut *guard else {
-                return Ok(false);
-            };
-            let socket = match hall.socket.accept() {
-                Ok(Some(socket)) => socket,
-                Ok(None) => return Ok(false),
-                Err(ENOMEM) => return Err(ENOMEM),
-                // It is gone already; the next one may not be.
-                Err(_) => return Ok(true),
-            };
-            let stranger = Stranger::new(self, socket)?;
-            if hall.strangers.push(stranger.clone(), GFP_KERNEL).is_err() {
-                stranger.dismiss();
-                return Err(ENOMEM);
-            }
-            stranger
-        };
-        self.sweep_later();
-        stranger.look();
-        Ok(true)
-    }
-
-    /// Takes one who has been there for too long out of the hall.
+    /// Takes one who has had all the time there is out of the hall.
     fn overdue(&self) -> Option<Arc<Stranger>> {
         let mut guard = self.hall.lock();
-        let strangers = &mut (*guard).as_mut()?.strangers;
-        let at = strangers.iter().position(|one| one.is_overdue())?;
-        strangers.remove(at).ok()
+        let limit = params::mpa_request_timeout_ms();
+        (*guard).as_mut()?.strangers.leave_after(limit.into())
     }
 
     /// A stranger has left the hall.
@@ -360,11 +339,8 @@ impl Door {
             let Some(hall) = &mut *guard else {
                 return;
             };
-            let strangers = &mut hall.strangers;
-            let at = strangers
-                .iter()
-                .position(|one| core::ptr::eq(Arc::as_ptr(one), Arc::as_ptr(stranger)));
-            at.and_then(|at| strangers.remove(at).ok())
+            hall.strangers
+                .leave(|one| is_same(one, stranger).then_some(()))
         };
         drop(found);
     }
@@ -372,11 +348,9 @@ impl Door {
     /// Has a visitor wait in the hall, where he still has his place; gives him back if not.
     pub(super) fn seat(&self, stranger: &Arc<Stranger>, visitor: Visitor) -> Result<(), Visitor> {
         let guard = self.hall.lock();
-        let here = guard.as_ref().is_some_and(|hall| {
-            hall.strangers
-                .iter()
-                .any(|one| core::ptr::eq(Arc::as_ptr(one), Arc::as_ptr(stranger)))
-        });
+        let here = guard
+            .as_ref()
+            .is_some_and(|hall| hall.strangers.iter().any(|one| is_same(one, stranger)));
         match here {
             true => {
                 stranger.sit(visitor);
@@ -388,34 +362,19 @@ impl Door {
 
     /// Takes one who waits for queue pair `number` out of the hall. Process context; sleeps.
     pub(super) fn waiting_for(&self, number: u32) -> Option<Visitor> {
-        let (visitor, stranger) = {
+        let (stranger, visitor) = {
             let mut guard = self.hall.lock();
             let strangers = &mut (*guard).as_mut()?.strangers;
-            let (at, visitor) = strangers
-                .iter()
-                .enumerate()
-                .find_map(|(at, one)| Some((at, one.stand_up(number)?)))?;
-            (visitor, strangers.remove(at).ok())
+            strangers.leave(|one| one.stand_up(number))?
         };
         drop(stranger);
         Some(visitor)
     }
 }
 
-impl Hall {
-    /// Sees to it that there is a place, and tells who lost his.
-    ///
-    /// `EBUSY` when all are taken by newcomers.
-    fn make_place(&mut self) -> Result<Option<Arc<Stranger>>> {
-        if self.strangers.len() < PLACES {
-            return Ok(None);
-        }
-        let oldest = self.strangers.first().ok_or(EBUSY)?;
-        if oldest.age_ms() < STAY_MS {
-            return Err(EBUSY);
-        }
-        Ok(self.strangers.remove(0).ok())
-    }
+/// Whether both are one.
+fn is_same(one: &Arc<Stranger>, other: &Arc<Stranger>) -> bool {
+    core::ptr::eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
 
 const _: () = assert!(mem::align_of::<Door>() >= 8);

@@ -13,10 +13,6 @@ use kernel::{
         ArcBorrow,
         Mutex, //
     },
-    time::{
-        Instant,
-        Monotonic, //
-    },
     workqueue::{
         Work,
         WorkItem, //
@@ -29,16 +25,13 @@ use super::{
     visitor::Visitor,
     Welcome, //
 };
-use crate::{
-    params,
-    sys::{
-        socket::{
-            CallbackSock,
-            Handler,
-            Socket, //
-        },
-        work, //
+use crate::sys::{
+    socket::{
+        CallbackSock,
+        Handler,
+        Socket, //
     },
+    work, //
 };
 
 /// What he does.
@@ -56,8 +49,6 @@ enum State {
 pub(super) struct Stranger {
     /// Where he came in.
     door: Arc<Door>,
-    /// When.
-    since: Instant<Monotonic>,
     /// What he does.
     #[pin]
     state: Mutex<State>,
@@ -85,7 +76,6 @@ impl Stranger {
         let stranger = Arc::pin_init(
             pin_init!(Self {
                 door: door.clone(),
-                since: Instant::now(),
                 state <- new_mutex!(State::Gone, "rsiw_stranger"),
                 look <- new_work!("rsiw_stranger_look"),
             }),
@@ -99,16 +89,6 @@ impl Stranger {
     /// Has the work item look at the socket. Any context.
     pub(super) fn look(self: &Arc<Self>) {
         let _ = work::process().enqueue(self.clone());
-    }
-
-    /// Milliseconds since he came.
-    pub(super) fn age_ms(&self) -> u32 {
-        u32::try_from(self.since.elapsed().as_millis()).unwrap_or(u32::MAX)
-    }
-
-    /// Whether he has had all the time there is.
-    pub(super) fn is_overdue(&self) -> bool {
-        self.age_ms() >= params::mpa_request_timeout_ms()
     }
 
     /// Sends him away without an answer. Process context; sleeps.

@@ -2,7 +2,9 @@
 /*
  * Connects and disconnects many times, one Send over each connection.
  *
- * usage: churn [-n rounds] address
+ * usage: churn [-k] [-n rounds] address
+ *
+ * -k: keeps all connections, says "N open", and waits to be killed.
  */
 #include "pair.h"
 
@@ -40,13 +42,16 @@ static void one_send(struct pair *p, int round)
 int main(int argc, char **argv)
 {
 	struct pair_options options = pair_defaults();
-	int rounds = 100, c, i;
+	int rounds = 100, keep = 0, c, i;
 	struct pair p;
 
-	while ((c = getopt(argc, argv, "n:")) != -1) {
-		if (c != 'n')
+	while ((c = getopt(argc, argv, "kn:")) != -1) {
+		if (c == 'n')
+			rounds = atoi(optarg);
+		else if (c == 'k')
+			keep = 1;
+		else
 			return 2;
-		rounds = atoi(optarg);
 	}
 	if (optind != argc - 1)
 		return 2;
@@ -55,11 +60,19 @@ int main(int argc, char **argv)
 		if (pair_open(&p, NULL, argv[optind], &options))
 			fail("round %d: no connection", i);
 		one_send(&p, i);
+		if (keep) {
+			if (rdma_destroy_id(p.listener))
+				fail("round %d: rdma_destroy_id", i);
+			continue;
+		}
 		/* Every other round the accepting end hangs up first. */
 		if (i & 1)
 			rdma_disconnect(p.b.id);
 		pair_close(&p);
 	}
-	printf("%d rounds\n", rounds);
+	printf("%d %s\n", rounds, keep ? "open" : "rounds");
+	fflush(stdout);
+	while (keep)
+		pause();
 	return 0;
 }
