@@ -263,15 +263,58 @@ int rsiw_tcp_send_pages(struct sock *sk, struct page *page, u32 off, u32 len)
 	return tcp_sendmsg_locked(sk, &msg, len);
 }
 
+/*
+ * Where TCP copies small things to. A socket would keep 32 KiB for it as long as it lives; here a
+ * CPU keeps them: one for tasks, one for softirqs, which come while a task sends.
+ */
+struct rsiw_frags {
+	struct page_frag of[2];
+};
+
+static DEFINE_PER_CPU(struct rsiw_frags, rsiw_frags);
+
+/* Exchanges the socket's fragment, under its lock, with that of this CPU. */
+static void rsiw_sk_swap_frag(struct sock *sk)
+{
+	struct rsiw_frags *frags = get_cpu_ptr(&rsiw_frags);
+
+	swap(frags->of[!!in_serving_softirq()], sk->sk_frag);
+	put_cpu_ptr(&rsiw_frags);
+}
+
 int rsiw_tcp_send_copy(struct sock *sk, const void *buf, size_t len)
 {
 	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
+	int sent;
 
 	if (!sk->sk_socket)
 		return -EPIPE;
 	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
-	return tcp_sendmsg_locked(sk, &msg, len);
+	rsiw_sk_swap_frag(sk);
+	sent = tcp_sendmsg_locked(sk, &msg, len);
+	rsiw_sk_swap_frag(sk);
+	/* What another one left here in the meantime. */
+	if (sk->sk_frag.page) {
+		put_page(sk->sk_frag.page);
+		sk->sk_frag.page = NULL;
+	}
+	return sent;
+}
+
+void rsiw_frags_free(void)
+{
+	int cpu, i;
+
+	for_each_possible_cpu(cpu) {
+		for (i = 0; i < 2; i++) {
+			struct page_frag *frag = &per_cpu(rsiw_frags, cpu).of[i];
+
+			if (frag->page)
+				put_page(frag->page);
+			frag->page = NULL;
+		}
+	}
 }
 
 /* Closes our half of the connection, behind what is queued. */

@@ -52,6 +52,8 @@ bool rsiw_tcp_queues_empty(const struct sock *sk);
 void rsiw_tcp_clear_nospace(struct sock *sk);
 int rsiw_tcp_send_pages(struct sock *sk, struct page *page, u32 off, u32 len);
 int rsiw_tcp_send_copy(struct sock *sk, const void *buf, size_t len);
+/* Frees what CPUs keep for rsiw_tcp_send_copy(), which is over for good. */
+void rsiw_frags_free(void);
 void rsiw_tcp_send_fin(struct sock *sk);
 
 /* A piece of the receive queue: len octets from offset of skb, which stand at seq. */

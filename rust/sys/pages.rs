@@ -206,7 +206,7 @@ impl Drop for RunBuf {
     }
 }
 
-/// The life of the kept buffers: gives them back when the module ends.
+/// The life of what CPUs keep, buffers and TCP's fragments: gives it back when the module ends.
 pub(crate) struct Pool(());
 
 impl Pool {
@@ -224,6 +224,8 @@ impl Drop for Pool {
                 unsafe { bindings::rsiw_put_page(page.as_ptr()) };
             }
         }
+        // SAFETY: Who sends uses buffers, and nobody does any more.
+        unsafe { bindings::rsiw_frags_free() };
     }
 }
 

@@ -4,10 +4,12 @@
  *
  * usage: churn [-k] [-n rounds] address
  *
- * -k: keeps all connections, says "N open", and waits to be killed.
+ * -k: keeps all connections: says "1 open" after the first, makes the others on
+ * SIGUSR1, says "N open", and waits to be killed.
  */
 #include "pair.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,12 +41,26 @@ static void one_send(struct pair *p, int round)
 		fail("round %d: ibv_dereg_mr", round);
 }
 
+/* Says how many there are, and waits. */
+static void stay(int count, const sigset_t *until)
+{
+	int number;
+
+	printf("%d open\n", count);
+	fflush(stdout);
+	sigwait(until, &number);
+}
+
 int main(int argc, char **argv)
 {
 	struct pair_options options = pair_defaults();
 	int rounds = 100, keep = 0, c, i;
+	sigset_t go_on;
 	struct pair p;
 
+	sigemptyset(&go_on);
+	sigaddset(&go_on, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &go_on, NULL);
 	while ((c = getopt(argc, argv, "kn:")) != -1) {
 		if (c == 'n')
 			rounds = atoi(optarg);
@@ -63,6 +79,8 @@ int main(int argc, char **argv)
 		if (keep) {
 			if (rdma_destroy_id(p.listener))
 				fail("round %d: rdma_destroy_id", i);
+			if (i == 0 || i == rounds - 1)
+				stay(i + 1, &go_on);
 			continue;
 		}
 		/* Every other round the accepting end hangs up first. */
@@ -70,9 +88,6 @@ int main(int argc, char **argv)
 			rdma_disconnect(p.b.id);
 		pair_close(&p);
 	}
-	printf("%d %s\n", rounds, keep ? "open" : "rounds");
-	fflush(stdout);
-	while (keep)
-		pause();
+	printf("%d rounds\n", rounds);
 	return 0;
 }
