@@ -212,6 +212,12 @@ u32 rsiw_tcp_unsent_tail(const struct sock *sk)
 	return skb && tcp_skb_can_collapse_to(skb) ? skb->len : 0;
 }
 
+/* Octets not yet sent, of all buffers. */
+u32 rsiw_tcp_unsent(const struct sock *sk)
+{
+	return tcp_sk(sk)->write_seq - tcp_sk(sk)->snd_nxt;
+}
+
 /*
  * A fixed send buffer is made as large as twice the congestion window where the way is longer than
  * @far_us microseconds, and @octets where it is not; tells whether there is room now.

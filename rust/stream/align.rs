@@ -24,7 +24,7 @@ const MAX_FILLED: u32 = 16384;
 pub(super) struct Layout {
     /// Octets of a segment that FPDUs use: the maximum segment size in whole 32-bit words.
     segment: u32,
-    /// Octets in front of the run in the segment it is appended to.
+    /// Octets in front of the run in the segment it continues.
     lead: u32,
     /// Octets the run may have.
     limit: u32,
@@ -33,9 +33,14 @@ pub(super) struct Layout {
 impl Layout {
     /// Lays a run out.
     ///
-    /// `mss` is TCP's current segment size, `size_goal` its largest buffer, `tail` the octets it
-    /// still holds unsent in its last buffer, `capacity` the room for the run; all in octets.
-    pub(super) fn new(mss: u32, size_goal: u32, tail: u32, capacity: u32) -> Self {
+    /// `mss` is TCP's current segment size, `size_goal` its largest buffer, `unsent` the octets it
+    /// still holds unsent, `tail` those of them in its last buffer, `capacity` the room for the
+    /// run; all in octets.
+    ///
+    /// TCP fills a segment from the next buffer before it sends it, and ends a buffer anywhere when
+    /// that has no place for another page: so segments are counted from the first unsent octet,
+    /// not from where the last buffer begins.
+    pub(super) fn new(mss: u32, size_goal: u32, unsent: u32, tail: u32, capacity: u32) -> Self {
         let segment = (mss & !3).clamp(MIN_FILL, MAX_FPDU);
         let whole = |len: u32| {
             len.checked_div(segment)
@@ -46,15 +51,16 @@ impl Layout {
         let used = tail.checked_rem(goal).unwrap_or(0);
         let lead = match segment > MAX_FILLED {
             true => 0,
-            false => used.checked_rem(segment).unwrap_or(0),
+            false => unsent.checked_rem(segment).unwrap_or(0),
         };
+        let left = goal.saturating_sub(used);
         let limit = match segment > MAX_FILLED {
             true => goal,
             // Less than two segments are not worth a call of their own.
-            false if goal.saturating_sub(used) < segment.saturating_mul(2) => {
+            false if left < segment.saturating_mul(2) => {
                 goal.max(segment.saturating_mul(2)).saturating_sub(lead)
             }
-            false => goal.saturating_sub(used),
+            false => whole(lead.saturating_add(left)).saturating_sub(lead),
         };
         Self {
             segment,

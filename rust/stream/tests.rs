@@ -62,7 +62,7 @@ mod suite {
     /// A bulk message on an ordinary Ethernet fills the run with whole segments.
     #[test]
     fn run_of_whole_segments() {
-        let layout = Layout::new(1448, 65160, 0, 65536);
+        let layout = Layout::new(1448, 65160, 0, 0, 65536);
         assert_eq!(layout.room(0, 1 << 20), Some(1448));
         assert_eq!(layout.room(1448, 1 << 20), Some(1448));
         assert_eq!(layout.room(44 * 1448, 1 << 20), Some(1448));
@@ -72,7 +72,7 @@ mod suite {
     /// Behind a short FPDU the next one fills the segment up.
     #[test]
     fn fills_up_behind_a_short_fpdu() {
-        let layout = Layout::new(1448, 65160, 0, 65536);
+        let layout = Layout::new(1448, 65160, 0, 0, 65536);
         assert_eq!(layout.room(448, 1 << 20), Some(1000));
         // Too little is left: one FPDU straddles, the next fills up.
         let room = layout.room(1400, 1 << 20);
@@ -86,7 +86,7 @@ mod suite {
     #[test]
     fn segments_begin_with_an_fpdu() {
         for message in [1 << 20, 65536, 16384] {
-            let layout = Layout::new(1448, 65160, 0, 65536);
+            let layout = Layout::new(1448, 65160, 0, 0, 65536);
             let (used, aligned) = lay_out(&layout, 0, 1448, message);
             assert!(used > 60000);
             assert!(aligned >= 95);
@@ -96,9 +96,20 @@ mod suite {
     /// A run continues the segment that TCP has not sent yet.
     #[test]
     fn continues_an_unsent_segment() {
-        let layout = Layout::new(1448, 65160, 448, 65536);
+        let layout = Layout::new(1448, 65160, 448, 448, 65536);
         assert_eq!(layout.room(0, 1 << 20), Some(1000));
         assert_eq!(layout.room(1000, 1 << 20), Some(1448));
+    }
+
+    /// The segment to continue may have begun in an earlier buffer.
+    #[test]
+    fn continues_a_segment_of_two_buffers() {
+        let layout = Layout::new(1448, 65160, 3 * 1448 + 448, 1240, 65536);
+        assert_eq!(layout.room(0, 1 << 20), Some(1000));
+        assert_eq!(layout.room(1000, 1 << 20), Some(1448));
+        // The run ends where a segment does: at the last one that has room in the buffer.
+        assert_eq!(layout.room(1000 + 42 * 1448, 1 << 20), Some(1448));
+        assert_eq!(layout.room(1000 + 43 * 1448, 1 << 20), None);
     }
 
     /// There is always room for the first FPDU, whatever TCP says.
@@ -107,11 +118,13 @@ mod suite {
         for mss in [1, 48, 88, 536, 1448, 1459, 8948, 32740, 65483, 1 << 20] {
             for goal in [0, mss, 3 * mss, 65160, 1 << 22] {
                 for tail in [0, 1, mss - 1, mss, goal, 65535] {
-                    let layout = Layout::new(mss, goal, tail, 65536);
-                    for want in [8, 60, 1000, 65536, u32::MAX] {
-                        let room = layout.room(0, want).unwrap_or(0);
-                        assert!(room >= want.min(136));
-                        assert!(room <= 65536);
+                    for unsent in [tail, tail + 1, tail + mss / 2, tail + (1 << 20)] {
+                        let layout = Layout::new(mss, goal, unsent, tail, 65536);
+                        for want in [8, 60, 1000, 65536, u32::MAX] {
+                            let room = layout.room(0, want).unwrap_or(0);
+                            assert!(room >= want.min(136));
+                            assert!(room <= 65536);
+                        }
                     }
                 }
             }

@@ -188,6 +188,7 @@ impl Session<'_> {
         let layout = Layout::new(
             locked.mss(),
             locked.size_goal(),
+            locked.unsent(),
             locked.unsent_tail(),
             buf.capacity() as u32,
         );

@@ -136,6 +136,13 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_unsent_tail(self.as_ptr()) }
     }
 
+    /// The octets that TCP took and did not send yet. The first of them will begin a segment.
+    #[inline]
+    pub(crate) fn unsent(&self) -> u32 {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_unsent(self.as_ptr()) }
+    }
+
     /// Whether a third of the send buffer is free, so that it is worth going on to send.
     #[inline]
     pub(crate) fn stream_writable(&self) -> bool {

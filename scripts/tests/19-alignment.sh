@@ -1,0 +1,79 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 500
+# TCP segments begin with an FPDU (docs/design.md; RFC 5044 section 5.3): bulk Writes, Sends and
+# Reads over a cable with Ethernet's MTU, seen at the receiver with every offload off. At least
+# 99 % of the segments that carry the data do, at each message size. src/alignment.py counts;
+# that it can say no is shown first.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=perftest.sh
+. "$(dirname "$0")/perftest.sh"
+
+JUDGE="$(dirname "$0")/src/alignment.py"
+CAPTURE=$WORK/capture.pcap
+LEAST=99
+# Each transfer has this many octets.
+TOTAL=$((24 << 20))
+FAILED=0
+
+run 60 "self-test" python3 -B "$(dirname "$0")/src/alignment_selftest.py" "$WORK"
+ok "the judge: $(grep -c '^ok: self-test' "$(log_of self-test)") made-up captures, good and bad, are told apart"
+
+# without_offloads COMMAND-PREFIX INTERFACE: what is captured is what a wire would carry.
+without_offloads() {
+	local feature
+	# shellcheck disable=SC2086 # a list of words
+	$1 ethtool -K "$2" tso off gso off gro off lro off >"$WORK/ethtool.log" 2>&1 || true
+	for feature in tcp-segmentation-offload generic-segmentation-offload generic-receive-offload large-receive-offload; do
+		# shellcheck disable=SC2086
+		$1 ethtool -k "$2" | shows "^$feature: off" || die "$2: $feature is not off: $(cat "$WORK/ethtool.log")"
+	done
+}
+
+capture_start() {
+	spawn tcpdump tcpdump -i rv0 -s 0 -U -B 65536 -w "$CAPTURE" tcp
+	TCPDUMP=$SPAWNED
+	wait_for 20 "tcpdump listens" grep -q 'listening on' "$(log_of tcpdump)"
+}
+
+capture_stop() {
+	# Everything that came so far has been written when the size stands still.
+	local size=-1
+	while [ "$size" != "$(stat -c %s "$CAPTURE")" ]; do
+		size=$(stat -c %s "$CAPTURE")
+		sleep 0.5
+	done
+	kill -INT "$TCPDUMP"
+	finish "$TCPDUMP" 20 tcpdump
+	grep -q '^0 packets dropped by kernel' "$(log_of tcpdump)" || die "tcpdump lost packets: $(cat "$(log_of tcpdump)")"
+}
+
+# transfer KIND SIZE: the data flows from the far end of the cable to the near one.
+transfer() {
+	local kind=$1 size=$2 count=$((TOTAL / $2))
+	capture_start
+	case $kind in
+	read) perftest_pair "read $size" "$VETH_FAR" "$IN_PEER" "" ib_read_bw -s "$size" -n "$count" ;;
+	*) perftest_pair "$kind $size" "$VETH_NEAR" "" "$IN_PEER" "ib_${kind}_bw" -s "$size" -n "$count" ;;
+	esac
+	capture_stop
+	timeout -k 5 $((60 * FACTOR)) python3 -B "$JUDGE" "$CAPTURE" "$kind" "$size" "$count" "$LEAST" ||
+		FAILED=1
+	rm "$CAPTURE"
+}
+
+rsiw_load
+veth_bed
+without_offloads "" rv0
+without_offloads "$IN_PEER" rv1
+# Without GRO the cable ends in this queue; a bulk transfer must not overrun it.
+echo 20000 >/proc/sys/net/core/netdev_max_backlog
+make_link r0 rv0
+make_peer_link r1 "$RSIW_TYPE"
+for kind in write send read; do
+	for size in $((1 << 20)) 65536 16384; do
+		transfer "$kind" "$size"
+	done
+done
+[ "$FAILED" = 0 ] || die "cases above failed"
