@@ -14,7 +14,7 @@ JUDGE="$(dirname "$0")/src/alignment.py"
 CAPTURE=$WORK/capture.pcap
 LEAST=99
 # Each transfer has this many octets.
-TOTAL=$((24 << 20))
+TOTAL=$((16 << 20))
 FAILED=0
 
 run 60 "self-test" python3 -B "$(dirname "$0")/src/alignment_selftest.py" "$WORK"
@@ -69,6 +69,11 @@ without_offloads "" rv0
 without_offloads "$IN_PEER" rv1
 # Without GRO the cable ends in this queue; a bulk transfer must not overrun it.
 echo 20000 >/proc/sys/net/core/netdev_max_backlog
+# TCP cuts a segment where the receiver's window ends, and what it has queued then (up to 1 MiB)
+# follows in that step: no sender above TCP can help it, so the window is never that small here.
+for inside in "" "$IN_PEER"; do
+	$inside sysctl -q -w net.ipv4.tcp_rmem='4096 8388608 8388608'
+done
 make_link r0 rv0
 make_peer_link r1 "$RSIW_TYPE"
 for kind in write send read; do
