@@ -7,6 +7,7 @@
 #include <linux/skbuff.h>
 #include <linux/tcp.h>
 #include <linux/uio.h>
+#include <net/hotdata.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
 #include <net/net_namespace.h>
@@ -210,6 +211,21 @@ u32 rsiw_tcp_unsent_tail(const struct sock *sk)
 	const struct sk_buff *skb = tcp_write_queue_tail(sk);
 
 	return skb && tcp_skb_can_collapse_to(skb) ? skb->len : 0;
+}
+
+/*
+ * Octets of page-wise pieces that the buffer which is appended to still has places for; a run of
+ * them goes into that buffer whole. ~0 if the next run gets a buffer of its own.
+ */
+u32 rsiw_tcp_tail_room(const struct sock *sk)
+{
+	const struct sk_buff *skb = tcp_write_queue_tail(sk);
+	u32 most = READ_ONCE(net_hotdata.sysctl_max_skb_frags);
+	u32 used = skb ? skb_shinfo(skb)->nr_frags : 0;
+
+	if (!skb || !tcp_skb_can_collapse_to(skb) || used >= most)
+		return U32_MAX;
+	return (most - used) * PAGE_SIZE;
 }
 
 /* Octets not yet sent, of all buffers. */

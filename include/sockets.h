@@ -46,6 +46,7 @@ int rsiw_sk_take_error(struct sock *sk);
 u32 rsiw_tcp_mss(const struct sock *sk);
 u32 rsiw_tcp_size_goal(struct sock *sk);
 u32 rsiw_tcp_unsent_tail(const struct sock *sk);
+u32 rsiw_tcp_tail_room(const struct sock *sk);
 u32 rsiw_tcp_unsent(const struct sock *sk);
 bool rsiw_tcp_fit_sndbuf(struct sock *sk, u32 octets, u32 far_us);
 bool rsiw_tcp_writable(const struct sock *sk);

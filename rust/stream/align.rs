@@ -37,9 +37,8 @@ impl Layout {
     /// still holds unsent, `tail` those of them in its last buffer, `capacity` the room for the
     /// run; all in octets.
     ///
-    /// TCP fills a segment from the next buffer before it sends it, and ends a buffer anywhere when
-    /// that has no place for another page: so segments are counted from the first unsent octet,
-    /// not from where the last buffer begins.
+    /// TCP fills a segment from the next buffer before it sends it, so segments are counted from
+    /// the first unsent octet, not from where the last buffer begins.
     pub(super) fn new(mss: u32, size_goal: u32, unsent: u32, tail: u32, capacity: u32) -> Self {
         let segment = (mss & !3).clamp(MIN_FILL, MAX_FPDU);
         let whole = |len: u32| {
@@ -67,6 +66,20 @@ impl Layout {
             lead,
             limit: limit.min(capacity),
         }
+    }
+
+    /// Ends the run with a segment where TCP's last buffer has no place for more than `room` octets:
+    /// it would end the buffer at a page, and cannot fill up the segment of a buffer without places
+    /// from the next one.
+    pub(super) fn within(mut self, room: u32) -> Self {
+        let most = self.lead.saturating_add(room);
+        let whole = most.saturating_sub(most.checked_rem(self.segment).unwrap_or(0));
+        let limit = whole.saturating_sub(self.lead);
+        // Any first FPDU, a straddling one too, has to find room.
+        if limit >= MIN_FILL.saturating_add((self.segment >> 1).max(MIN_FILL)) {
+            self.limit = self.limit.min(limit);
+        }
+        self
     }
 
     /// The longest FPDU to encode at octet `at` of the run for a message that wants `want` octets

@@ -112,6 +112,14 @@ mod suite {
         assert_eq!(layout.room(1000 + 43 * 1448, 1 << 20), None);
     }
 
+    /// A buffer that gets full ends with a segment.
+    #[test]
+    fn ends_a_full_buffer_with_a_segment() {
+        let layout = Layout::new(1448, 65160, 448, 448, 65536).within(2 * 4096);
+        assert_eq!(layout.room(1000 + 3 * 1448, 1 << 20), Some(1448));
+        assert_eq!(layout.room(1000 + 4 * 1448, 1 << 20), None);
+    }
+
     /// There is always room for the first FPDU, whatever TCP says.
     #[test]
     fn never_without_room() {
@@ -120,10 +128,13 @@ mod suite {
                 for tail in [0, 1, mss - 1, mss, goal, 65535] {
                     for unsent in [tail, tail + 1, tail + mss / 2, tail + (1 << 20)] {
                         let layout = Layout::new(mss, goal, unsent, tail, 65536);
-                        for want in [8, 60, 1000, 65536, u32::MAX] {
-                            let room = layout.room(0, want).unwrap_or(0);
-                            assert!(room >= want.min(136));
-                            assert!(room <= 65536);
+                        for places in [4096, 8192, u32::MAX] {
+                            let layout = layout.within(places);
+                            for want in [8, 60, 1000, 65536, u32::MAX] {
+                                let room = layout.room(0, want).unwrap_or(0);
+                                assert!(room >= want.min(136));
+                                assert!(room <= 65536);
+                            }
                         }
                     }
                 }

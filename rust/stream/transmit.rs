@@ -191,7 +191,8 @@ impl Session<'_> {
             locked.unsent(),
             locked.unsent_tail(),
             buf.capacity() as u32,
-        );
+        )
+        .within(locked.tail_room());
         let start = self.proto.tx.sent;
         let mut at = 0;
         let mut full = false;

@@ -136,6 +136,14 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_unsent_tail(self.as_ptr()) }
     }
 
+    /// The octets that TCP's last unsent buffer has places for, if they begin with a page. More
+    /// than any run if they will get a buffer of their own.
+    #[inline]
+    pub(crate) fn tail_room(&self) -> u32 {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_tail_room(self.as_ptr()) }
+    }
+
     /// The octets that TCP took and did not send yet. The first of them will begin a segment.
     #[inline]
     pub(crate) fn unsent(&self) -> u32 {

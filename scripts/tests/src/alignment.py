@@ -157,18 +157,23 @@ def walk(stream, key, opcodes):
 
 
 def explain(begins, fpdus):
-    """Where alignment was lost, and how long until it came back."""
-    lines, starts, lost = [], sorted(fpdus), 0
+    """Where alignment was lost, for how many segments: the worst first."""
+    losses, starts, lost = [], sorted(fpdus), False
     for before, at, after in zip([None] + begins, begins, begins[1:] + [None]):
         if at in fpdus:
-            lost = 0
-            continue
-        lost += 1
-        if lost == 1 and before is not None and len(lines) < 10:
-            inside = [f"{start - before:+}:{fpdus[start]}" for start in starts
-                      if before - 1500 <= start < (after or at)]
-            lines.append(f"  segment at {at} (before it {at - before} octets, it has "
-                         f"{(after or at) - at}); FPDUs from the one before: {' '.join(inside)}")
+            lost = False
+        elif lost:
+            losses[-1][0] += 1
+        else:
+            lost = True
+            losses.append([1, before, at, after])
+    lines = [f"  alignment was lost {len(losses)} times"]
+    for count, before, at, after in sorted(losses, key=lambda loss: -loss[0])[:10]:
+        before, after = before or at, after or at
+        inside = [f"{start - before:+}:{fpdus[start]}" for start in starts
+                  if before - MTU <= start < after]
+        lines.append(f"  for {count} segments: one at {at} of {after - at} octets behind one of "
+                     f"{at - before}; FPDUs counted from that: {' '.join(inside)}")
     return "\n".join(lines)
 
 
