@@ -37,8 +37,19 @@ Segment = collections.namedtuple("Segment", "at octets")
 Walk = collections.namedtuple("Walk", "begins payload first")
 
 
+# Exit status when TCP was disturbed: the transfer is to be made again.
+DISTURBED = 3
+# TCP's header with time stamps and nothing else.
+HEADER = 32
+
+
 class Failure(Exception):
     """The capture does not show what it must."""
+
+
+class Disturbed(Failure):
+    """Something was lost or came twice: TCP reports it in its data segments (SACK), which get
+    shorter by that, and what it has queued (up to 1 MiB) follows in that step."""
 
 
 def check(condition, what):
@@ -68,13 +79,15 @@ class Half:
     def __init__(self):
         self.initial = None
         self.segments = []
+        self.disturbed = 0
 
-    def take(self, seq, flags, octets):
+    def take(self, seq, flags, octets, header):
         if flags & 0x02:
             self.initial = (seq + 1) & 0xFFFFFFFF
         elif octets:
             check(self.initial is not None, "a connection whose beginning is not in the capture")
             at = (seq - self.initial) & 0xFFFFFFFF
+            self.disturbed += header > HEADER
             # Otherwise a keep-alive: the octet before.
             if at < 1 << 31:
                 self.segments.append(Segment(at, octets))
@@ -121,7 +134,8 @@ def halves(path):
         tcp = frame[14 + header:14 + total]
         source, target, seq, _, offset, flags = struct.unpack_from(">HHIIBB", tcp)
         ends = (frame[26:30], source), (frame[30:34], target)
-        found[ends].take(seq, flags, tcp[(offset >> 4) * 4:])
+        header = (offset >> 4) * 4
+        found[ends].take(seq, flags, tcp[header:], header)
     return found
 
 
@@ -179,9 +193,9 @@ def explain(begins, fpdus):
 
 def measure(path, kind, size, count):
     """Of the bulk direction: data segments, those that begin with an FPDU, FPDUs, segments that
-    came again, and the explanation."""
+    came again, the explanation, and segments with a report of loss."""
     opcodes, sender = KINDS[kind]
-    segments = aligned = fpdus = again = payload = 0
+    segments = aligned = fpdus = again = payload = disturbed = 0
     reasons = []
     found = halves(path)
     for ends, half in found.items():
@@ -191,7 +205,8 @@ def measure(path, kind, size, count):
         key = mpa.REQUEST_KEY
         if sender == "responder":
             key = mpa.REPLY_KEY
-            stream, begins, twice = found[ends[::-1]].assemble()
+            half = found[ends[::-1]]
+            stream, begins, twice = half.assemble()
         walked = walk(stream, key, opcodes)
         begins = [at for at in begins if at >= walked.first]
         segments += len(begins)
@@ -199,25 +214,32 @@ def measure(path, kind, size, count):
         fpdus += len(walked.begins)
         payload += walked.payload
         again += twice
+        disturbed += half.disturbed
         reasons.append(explain(begins, walked.begins))
     check(segments >= LEAST_SEGMENTS, f"only {segments} data segments: too few to tell")
     check(payload >= size * count, f"{payload} octets of payload, not {count} times {size}")
-    return segments, aligned, fpdus, again, "\n".join(filter(None, reasons))
+    return segments, aligned, fpdus, again, "\n".join(reasons), disturbed
 
 
 def judge(path, kind, size, count, least=99.0):
     """What was found, in a line; a Failure if it is too little."""
-    segments, aligned, fpdus, again, reasons = measure(path, kind, size, count)
+    segments, aligned, fpdus, again, reasons, disturbed = measure(path, kind, size, count)
     share = 100 * aligned / segments
     line = (f"{kind} {size}: {share:.2f} % of {segments} segments begin with an FPDU, "
             f"{fpdus} FPDUs, {again} segments came again")
-    check(share >= least, f"{line}: less than {least} %\n{reasons}")
+    low = f"{line}: less than {least} %\n{reasons}"
+    if share < least and disturbed:
+        raise Disturbed(f"{disturbed} data segments report losses; {low}")
+    check(share >= least, low)
     return line
 
 
 def main(path, kind, size, count, least="99"):
     try:
         print("ok:", judge(path, kind, int(size), int(count), float(least)))
+    except Disturbed as failure:
+        print(f"disturbed: {failure}")
+        sys.exit(DISTURBED)
     except Failure as failure:
         sys.exit(f"FAIL: {kind} {size}: {failure}")
 

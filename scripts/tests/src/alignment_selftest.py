@@ -19,8 +19,9 @@ CLIENT, SERVER = (b"\x0a\x00\x00\x02", 40000), (b"\x0a\x00\x00\x01", 7000)
 ISN = 0xFFFFF000
 
 
-def frame(source, target, seq, flags, octets=b""):
-    tcp = struct.pack(">HHIIBBHHH", source[1], target[1], seq & 0xFFFFFFFF, 0, 5 << 4, flags, 0, 0, 0)
+def frame(source, target, seq, flags, octets=b"", words=5):
+    tcp = struct.pack(">HHIIBBHHH", source[1], target[1], seq & 0xFFFFFFFF, 0, words << 4, flags, 0, 0, 0)
+    tcp += b"\x01" * (words * 4 - len(tcp))
     total = 20 + len(tcp) + len(octets)
     ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, total, 0, 0x4000, 64, 6, 0, source[0], target[0])
     # Short frames are padded, and the padding is no data.
@@ -47,10 +48,12 @@ def stream_segments(start, octets):
     return [(start + at, octets[at:at + MSS]) for at in range(0, len(octets), MSS)]
 
 
-def write(path, segments, snap=None):
-    """A capture of start-up, the initiator's `segments`, and FIN; frames cut at `snap`."""
+def write(path, segments, snap=None, report=None):
+    """A capture of start-up, the initiator's `segments`, and FIN; frames cut at `snap`, and segments
+    of `report` octets with room for a SACK option."""
     request, reply = mpa.startup(mpa.REQUEST_KEY, data=b"12345"), mpa.startup(mpa.REPLY_KEY)
-    there = [frame(CLIENT, SERVER, ISN + 1 + at, 0x18, octets) for at, octets in segments]
+    there = [frame(CLIENT, SERVER, ISN + 1 + at, 0x18, octets, 11 if len(octets) == report else 5)
+             for at, octets in segments]
     all_frames = [
         frame(CLIENT, SERVER, ISN, 0x02), frame(SERVER, CLIENT, 5000, 0x12),
         frame(CLIENT, SERVER, ISN + 1, 0x18, request), frame(SERVER, CLIENT, 5001, 0x18, reply),
@@ -75,8 +78,8 @@ class Bed:
         print(f"ok: self-test: {label}: {found[0]} segments, {found[1]} of them aligned")
         return found[:4]
 
-    def refused(self, label, word, segments, count=COUNT, least=99.0, snap=None):
-        write(self.path, segments, snap)
+    def refused(self, label, word, segments, count=COUNT, least=99.0, snap=None, report=None):
+        write(self.path, segments, snap, report)
         try:
             line = alignment.judge(self.path, "write", SIZE, count, least)
         except alignment.Failure as failure:
@@ -117,6 +120,7 @@ def main(directory):
     bed.refused("shifted by tails", "less than 99", packed)
     late = [(start, octets[:100])] + stream_segments(start + 100, octets[100:])
     bed.refused("shifted by 100 octets", "less than 99", late)
+    bed.refused("shifted by a loss", "report losses", late, report=100)
     bed.refused("more than all", "less than 100.5", aligned, least=100.5)
     bed.refused("a hole", "not in the capture", aligned[:600] + aligned[601:])
     bed.refused("incomplete", "octets of payload", aligned[:-1])
