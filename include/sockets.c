@@ -122,10 +122,12 @@ int rsiw_sk_set_v6only(struct sock *sk)
 
 int rsiw_sock_send(struct socket *sock, const void *buf, size_t len)
 {
-	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
-	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
+	int sent;
 
-	return kernel_sendmsg(sock, &msg, &vec, 1, len);
+	lock_sock(sock->sk);
+	sent = rsiw_tcp_send_copy(sock->sk, buf, len);
+	release_sock(sock->sk);
+	return sent;
 }
 
 int rsiw_sock_recv(struct socket *sock, void *buf, size_t len)
