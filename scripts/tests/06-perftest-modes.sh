@@ -18,8 +18,10 @@ pair() {
 single_bed
 
 for tool in ib_send_bw ib_write_bw ib_read_bw; do
-	# A Write's target sees no completion, so perftest has no events for it.
-	[ "$tool" = ib_write_bw ] || pair "$tool events" "$tool" -e -s 4096 -n 200
+	# A Write's target sees no completion, so perftest has no events for it. Before its last message
+	# a sender needs credit of its receiver, and if that is late and nothing else is outstanding it
+	# waits for an event that cannot come: with long messages and a completion for each there is.
+	[ "$tool" = ib_write_bw ] || pair "$tool events" "$tool" -e -Q 1 -s 65536 -n 200
 	pair "$tool 4 queue pairs" "$tool" -q 4 -s 16384 -n 100
 	pair "$tool both directions" "$tool" -b -s 65536 -n 200
 	pair "$tool completion per request" "$tool" -Q 1 -s 8192 -n 300
