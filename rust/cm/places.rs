@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn only_who_is_found_leaves() -> Result {
         let mut places = Places::new(0);
-        for who in [3, 5, 8] {
+        for who in [3_u32, 5, 8] {
             places.give(who)?;
         }
         assert_eq!(places.leave(|who| (*who > 9).then_some(())), None);

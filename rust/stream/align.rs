@@ -8,9 +8,14 @@
 //! RFC 5044 section 5.1 allows when FPDUs are packed. Only where too little is left for a useful
 //! FPDU, one straddles the boundary, and is sized so that the next one can fill up again.
 
-/// A segment's rest below this many octets is not worth an FPDU of its own: the least MULPDU
-/// (128, RFC 5044 section 3.2) with length field, pad and CRC, in whole 32-bit words.
-const MIN_FILL: u32 = 136;
+/// A segment's rest below this many octets gets no FPDU of its own: the longest message that can
+/// not be cut has to fit in, a Terminate with all it may quote (RFC 5040 section 4.8: a ULPDU of
+/// 70 octets, framed 76, 80 with a marker).
+const MIN_FILL: u32 = 80;
+
+/// The shortest segment: the least MULPDU (128, RFC 5044 section 3.2) with length field, pad and
+/// CRC, in whole 32-bit words.
+const MIN_SEGMENT: u32 = 136;
 
 /// The longest FPDU ever sent: MULPDU 64768 (RFC 5044 section 3.2), framed and padded.
 pub(super) const MAX_FPDU: u32 = 64776;
@@ -40,7 +45,7 @@ impl Layout {
     /// TCP fills a segment from the next buffer before it sends it, so segments are counted from
     /// the first unsent octet, not from where the last buffer begins.
     pub(super) fn new(mss: u32, size_goal: u32, unsent: u32, tail: u32, capacity: u32) -> Self {
-        let segment = (mss & !3).clamp(MIN_FILL, MAX_FPDU);
+        let segment = (mss & !3).clamp(MIN_SEGMENT, MAX_FPDU);
         let whole = |len: u32| {
             len.checked_div(segment)
                 .unwrap_or(0)
@@ -76,7 +81,7 @@ impl Layout {
         let whole = most.saturating_sub(most.checked_rem(self.segment).unwrap_or(0));
         let limit = whole.saturating_sub(self.lead);
         // Any first FPDU, a straddling one too, has to find room.
-        if limit >= MIN_FILL.saturating_add((self.segment >> 1).max(MIN_FILL)) {
+        if limit >= MIN_FILL.saturating_add((self.segment >> 1).max(MIN_SEGMENT)) {
             self.limit = self.limit.min(limit);
         }
         self
@@ -92,7 +97,7 @@ impl Layout {
         let room = if want <= left || left >= MIN_FILL {
             left
         } else {
-            left.saturating_add(((self.segment >> 1) & !3).max(MIN_FILL))
+            left.saturating_add(((self.segment >> 1) & !3).max(MIN_SEGMENT))
         };
         // The straddling FPDU is not worth opening a new buffer in TCP.
         (room.min(want) <= left_in_run).then_some(room.min(left_in_run))

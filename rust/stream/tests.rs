@@ -132,7 +132,7 @@ mod suite {
                             let layout = layout.within(places);
                             for want in [8, 60, 1000, 65536, u32::MAX] {
                                 let room = layout.room(0, want).unwrap_or(0);
-                                assert!(room >= want.min(136));
+                                assert!(room >= want.min(80));
                                 assert!(room <= 65536);
                             }
                         }

@@ -228,8 +228,8 @@ def judge(path, kind, size, count, least=99.0):
     line = (f"{kind} {size}: {share:.2f} % of {segments} segments begin with an FPDU, "
             f"{fpdus} FPDUs, {again} segments came again")
     low = f"{line}: less than {least} %\n{reasons}"
-    if share < least and disturbed:
-        raise Disturbed(f"{disturbed} data segments report losses; {low}")
+    if share < least and (disturbed or again):
+        raise Disturbed(f"{disturbed} data segments report losses, {again} came again; {low}")
     check(share >= least, low)
     return line
 
