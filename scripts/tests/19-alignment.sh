@@ -52,7 +52,7 @@ capture_stop() {
 # judged KIND SIZE: a transfer in which TCP lost something, or took it for lost, is made again.
 judged() {
 	local status try
-	for try in 1 2 3 4; do
+	for try in $(seq 10); do
 		status=0
 		transfer "$@" || status=$?
 		[ "$status" = 3 ] || break
