@@ -30,6 +30,15 @@ def run(*command, limit=60, check=True):
     return done.stdout
 
 
+def on(processor):
+    """What to put before a program that is to stay on a processor.
+
+    Both ends of a connection have one each, with every candidate. Programs that move about make
+    results that do.
+    """
+    return ["taskset", "-c", str(processor % processors())]
+
+
 def start(*command):
     """Starts a program in the background."""
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -8,7 +8,7 @@ import re
 import signal
 import time
 
-from machine import (Failed, cpu_seconds, finish, listening, read, run, start, wait_for, write)
+from machine import (Failed, cpu_seconds, finish, listening, on, read, run, start, wait_for, write)
 
 PORT = itertools.count(18600)
 SECONDS = os.environ.get("BENCH_SECONDS", "1")
@@ -18,7 +18,7 @@ def pair(bed, candidate, server, client, limit=60):
     """Runs a server, waits until it listens, and a client; the client's output."""
     port = str(next(PORT))
     net = bed.server_net
-    behind = start(*net, *server(port))
+    behind = start(*net, *on(0), *server(port))
     try:
         # rxe does not listen on TCP.
         if candidate == "rxe":
@@ -28,7 +28,7 @@ def pair(bed, candidate, server, client, limit=60):
                      lambda: listening(port, net) or behind.poll() is not None, 15)
         if behind.poll() is not None:
             raise Failed(f"{behind.args}: {behind.stdout.read()[-400:]}")
-        out = run(*client(port), limit=limit)
+        out = run(*on(1), *client(port), limit=limit)
         finish(behind)
         return out
     except Failed as error:
@@ -131,10 +131,10 @@ def beside_bulk(bed, candidate, measure):
         server = ["ib_write_bw", "-R", "-F", "-p", port, "-s", "65536", "-D", seconds, "-f", "0",
                   "--bind_source_ip", to]
         client = server[:-1] + [bed.client(candidate), to]
-    ends = [start(*net, *server)]
+    ends = [start(*net, *on(0), *server)]
     try:
         wait_for("the bulk transfer's server listens", lambda: listening(port, net))
-        ends.append(start(*client))
+        ends.append(start(*on(1), *client))
         begin = octets_received()
         wait_for("the bulk transfer flows", lambda: octets_received() > begin + 20_000_000)
         found = measure()
@@ -211,5 +211,5 @@ def connections(bed, candidate):
     """Connections a second, each from making to unmaking of both ends, with one Send over it."""
     count = 100
     begun = time.monotonic()
-    run("/out/churn", "-n", str(count), bed.server(candidate))
+    run(*on(1), "/out/churn", "-n", str(count), bed.server(candidate))
     return {"value": count / (time.monotonic() - begun), "unit": "1/s"}

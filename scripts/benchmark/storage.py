@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 
-from machine import MODPROBE, Failed, listening, read, run, wait_for, write
+from machine import MODPROBE, Failed, listening, on, read, run, wait_for, write
 
 EXPORT, MOUNT = "/srv/bench", "/mnt/bench"
 NVMET = "/sys/kernel/config/nvmet"
@@ -16,7 +16,7 @@ SECONDS = "2"
 
 def fio(target, mode, block, depth, size):
     """MB/s of one fio job with direct I/O."""
-    out = run("fio", "--name=bench", f"--filename={target}", f"--rw={mode}", f"--bs={block}",
+    out = run(*on(1), "fio", "--name=bench", f"--filename={target}", f"--rw={mode}", f"--bs={block}",
               f"--iodepth={depth}", f"--size={size}", "--ioengine=libaio", "--direct=1",
               f"--runtime={SECONDS}", "--time_based", "--output-format=json", limit=60)
     job = json.loads(out[out.index("{"):])["jobs"][0]

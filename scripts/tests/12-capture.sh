@@ -8,26 +8,8 @@
 . "$(dirname "$0")/../guest/lib.sh"
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"
-
-CAPTURE=$WORK/capture.pcap
-
-capture_start() {
-	spawn tcpdump tcpdump -i lo -s 0 -U -B 16384 -w "$CAPTURE" tcp
-	TCPDUMP=$SPAWNED
-	wait_for 20 "tcpdump listens" grep -q 'listening on' "$(log_of tcpdump)"
-}
-
-capture_stop() {
-	# Everything sent so far has been written when the size stands still.
-	local size=-1
-	while [ "$size" != "$(stat -c %s "$CAPTURE")" ]; do
-		size=$(stat -c %s "$CAPTURE")
-		sleep 0.5
-	done
-	kill -INT "$TCPDUMP"
-	finish "$TCPDUMP" 20 tcpdump
-	grep -q '^0 packets dropped by kernel' "$(log_of tcpdump)" || die "tcpdump lost packets: $(cat "$(log_of tcpdump)")"
-}
+# shellcheck source=capture.sh
+. "$(dirname "$0")/capture.sh"
 
 # dissect FILE: every field of the three dissectors as text. The heuristics come before
 # port numbers, and those that take any Send for RPC or SMB are off.
@@ -77,7 +59,7 @@ judge() {
 single_bed
 for mtu in 1500 65536; do
 	set_mtu "$mtu"
-	capture_start
+	capture_start lo 16384
 	spawn server rping -s -a "$RDMA_V4" -p 7174 -S 5000 -C 20 -V
 	server=$SPAWNED
 	wait_listening 7174

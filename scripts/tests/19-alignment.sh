@@ -9,9 +9,10 @@
 . "$(dirname "$0")/../guest/lib.sh"
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"
+# shellcheck source=capture.sh
+. "$(dirname "$0")/capture.sh"
 
 JUDGE="$(dirname "$0")/src/alignment.py"
-CAPTURE=$WORK/capture.pcap
 LEAST=99
 # Each transfer has this many octets.
 TOTAL=$((16 << 20))
@@ -31,24 +32,6 @@ without_offloads() {
 	done
 }
 
-capture_start() {
-	spawn tcpdump tcpdump -i rv0 -s 0 -U -B 65536 -w "$CAPTURE" tcp
-	TCPDUMP=$SPAWNED
-	wait_for 20 "tcpdump listens" grep -q 'listening on' "$(log_of tcpdump)"
-}
-
-capture_stop() {
-	# Everything that came so far has been written when the size stands still.
-	local size=-1
-	while [ "$size" != "$(stat -c %s "$CAPTURE")" ]; do
-		size=$(stat -c %s "$CAPTURE")
-		sleep 0.5
-	done
-	kill -INT "$TCPDUMP"
-	finish "$TCPDUMP" 20 tcpdump
-	grep -q '^0 packets dropped by kernel' "$(log_of tcpdump)" || die "tcpdump lost packets: $(cat "$(log_of tcpdump)")"
-}
-
 # judged KIND SIZE: a transfer in which TCP lost something, or took it for lost, is made again.
 judged() {
 	local status try
@@ -64,7 +47,7 @@ judged() {
 # transfer KIND SIZE: the data flows from the far end of the cable to the near one.
 transfer() {
 	local kind=$1 size=$2 count=$((TOTAL / $2)) status=0
-	capture_start
+	capture_start rv0 65536
 	case $kind in
 	read) perftest_pair "read $size" "$VETH_FAR" "$IN_PEER" "" ib_read_bw -s "$size" -n "$count" ;;
 	*) perftest_pair "$kind $size" "$VETH_NEAR" "" "$IN_PEER" "ib_${kind}_bw" -s "$size" -n "$count" ;;
