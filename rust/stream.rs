@@ -280,8 +280,8 @@ impl WorkItem<3> for Stream {
 
 impl Timed for Stream {
     fn time_is_up(this: Arc<Self>) {
-        this.one_run();
-        this.rush.over(now_ns());
+        let more = this.one_run() == Progress::More;
+        this.rush.over(now_ns(), more);
     }
 }
 
@@ -375,15 +375,17 @@ impl Stream {
 
     /// Sends one run, and leaves the others to a work item: before it, softirqs have worked on
     /// what TCP handed to a loopback. Softirq context.
-    fn one_run(self: &Arc<Self>) {
+    fn one_run(self: &Arc<Self>) -> Progress {
         let this = self.as_arc_borrow();
         let Ok(mut locked) = self.state.sock().try_lock_bh() else {
             this.go_on_in_process();
-            return;
+            return Progress::Wait;
         };
-        if this.work(&mut locked, false, 1) == Progress::More {
+        let progress = this.work(&mut locked, false, 1);
+        if progress == Progress::More {
             this.go_on_in_softirq();
         }
+        progress
     }
 
     /// Answers a doorbell of the send queue, now or in a moment. Process context.

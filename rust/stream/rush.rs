@@ -35,6 +35,10 @@ const LONGEST_ROW: u32 = 8192;
 /// Work requests that make a moment worth while.
 const USEFUL: u32 = 4;
 
+/// The most that useful moments count against later ones that are not, in work requests. A program
+/// that has posted as many as its queue takes has to wait now and then, and posts little before.
+const WORTH: u32 = 64;
+
 /// Octets of a message, on average, from which on a moment costs more than it gains.
 const LARGE: u64 = 256 << 10;
 
@@ -45,6 +49,8 @@ pub(super) struct Rush {
     row: Atomic<u32>,
     /// As many of them make one wait.
     limit: Atomic<u32>,
+    /// Work requests gathered lately, less those that moments without use should have gathered.
+    worth: Atomic<u32>,
     /// When the last one had been answered, in nanoseconds.
     answered: Atomic<i64>,
     /// A message has come since then that the process may answer.
@@ -79,6 +85,7 @@ impl Rush {
         Self {
             row: Atomic::new(0),
             limit: Atomic::new(ROW),
+            worth: Atomic::new(0),
             answered: Atomic::new(0),
             talked: Atomic::new(false),
             fetched: Atomic::new(0),
@@ -137,11 +144,20 @@ impl Rush {
         self.finish(now);
     }
 
-    /// A moment was over, and what had been posted has been looked after at the time `now`.
+    /// A moment was over, and what had been posted has been looked after at the time `now`; `more`:
+    /// as far as one run goes.
     #[inline]
-    pub(super) fn over(&self, now: i64) {
-        if self.finish(now) >= USEFUL {
+    pub(super) fn over(&self, now: i64, more: bool) {
+        let count = self.finish(now);
+        let worth = self.worth.load(Relaxed);
+        if count >= USEFUL || more {
+            let worth = worth.saturating_add(count.max(USEFUL)).min(WORTH);
+            self.worth.store(worth, Relaxed);
             self.limit.store(ROW, Relaxed);
+            return;
+        }
+        if let Some(worth) = worth.checked_sub(2 * USEFUL) {
+            self.worth.store(worth, Relaxed);
             return;
         }
         let limit = self.limit.load(Relaxed).saturating_mul(4);
@@ -197,7 +213,7 @@ mod tests {
         assert_eq!(ring(&rush, &mut clock, QUICK_NS), ROW + 1);
         clock += 100_000;
         small(&rush, 100);
-        rush.over(clock);
+        rush.over(clock, false);
         // It goes on as it was.
         assert_eq!(ring(&rush, &mut clock, 1_000), 0);
     }
@@ -265,13 +281,42 @@ mod tests {
         for row in &mut rows {
             *row = ring(&rush, &mut clock, 1_000);
             small(&rush, 1);
-            rush.over(clock);
+            rush.over(clock, false);
         }
         assert_eq!(rows, [9, 32, 128, 512, 2048, 8192, 8192, 8192]);
         // One that was of use, and they are as frequent as at first.
         assert_eq!(ring(&rush, &mut clock, 1_000), LONGEST_ROW);
         small(&rush, USEFUL);
-        rush.over(clock);
+        rush.over(clock, false);
+        assert_eq!(ring(&rush, &mut clock, 1_000), 0);
+    }
+
+    #[test]
+    fn useful_moments_make_up_for_others() {
+        let rush = Rush::new(100);
+        let mut clock = 1_000_000;
+        ring(&rush, &mut clock, 1_000);
+        small(&rush, 1_000);
+        rush.over(clock, false);
+        for _ in 0..WORTH / (2 * USEFUL) {
+            assert_eq!(ring(&rush, &mut clock, 1_000), 0);
+            small(&rush, 1);
+            rush.over(clock, false);
+        }
+        assert_eq!(ring(&rush, &mut clock, 1_000), 0);
+        small(&rush, 1);
+        rush.over(clock, false);
+        assert_eq!(ring(&rush, &mut clock, 1_000), 4 * ROW);
+    }
+
+    #[test]
+    fn a_moment_for_more_than_a_run_was_of_use() {
+        let rush = Rush::new(100);
+        let mut clock = 1_000_000;
+        assert_eq!(ring(&rush, &mut clock, 1_000), ROW + 1);
+        // Messages as long as a run: the first of those that were posted has gone.
+        small(&rush, 1);
+        rush.over(clock, true);
         assert_eq!(ring(&rush, &mut clock, 1_000), 0);
     }
 }
