@@ -20,6 +20,10 @@ use kernel::sync::atomic::{
 /// Nanoseconds between the answer to a doorbell and the next one, at most, in a quick succession.
 const QUICK_NS: i64 = 60_000;
 
+/// As [`QUICK_NS`], after moments that were of use: a program that is given its completions all at
+/// once may have other things to do before it posts again.
+const PAUSE_NS: i64 = 1_000_000;
+
 /// A moment lasts as long as this many doorbells take the process, calls included.
 const MOMENT_GAPS: u32 = 4;
 
@@ -121,10 +125,17 @@ impl Rush {
     #[inline]
     pub(super) fn rung(&self, now: i64) -> Answer {
         let gap = now.wrapping_sub(self.answered.load(Relaxed));
-        if self.talked.load(Relaxed) || gap > QUICK_NS {
-            self.talked.store(false, Relaxed);
-            self.row.store(0, Relaxed);
-            return Answer::Now;
+        let talked = self.talked.load(Relaxed);
+        self.talked.store(false, Relaxed);
+        if talked || gap > QUICK_NS {
+            let trusted = self.worth.load(Relaxed) >= WORTH / 2 && gap <= PAUSE_NS;
+            if !trusted {
+                self.row.store(0, Relaxed);
+            }
+            return match trusted && !talked {
+                true => Answer::InAMoment,
+                false => Answer::Now,
+            };
         }
         let before = self.gap_ns.load(Relaxed);
         let gap = u32::try_from(gap).unwrap_or(0);
@@ -307,6 +318,23 @@ mod tests {
         small(&rush, 1);
         rush.over(clock, false);
         assert_eq!(ring(&rush, &mut clock, 1_000), 4 * ROW);
+    }
+
+    #[test]
+    fn a_pause_between_useful_moments_is_none() {
+        let rush = Rush::new(100);
+        let mut clock = 1_000_000;
+        ring(&rush, &mut clock, 1_000);
+        small(&rush, WORTH);
+        rush.over(clock, false);
+        assert_eq!(ring(&rush, &mut clock, PAUSE_NS), 0);
+        small(&rush, WORTH);
+        rush.over(clock, false);
+        // But a long one is, and a message of the peer too.
+        assert_eq!(ring(&rush, &mut clock, PAUSE_NS + 1), u32::MAX);
+        rush.talked();
+        clock += 1_000;
+        assert!(rush.rung(clock) == Answer::Now);
     }
 
     #[test]
