@@ -96,6 +96,11 @@ def bandwidth(bed, candidate, operation, size, *more):
     return {"value": octets / seconds / 1e6, "unit": "MB/s", "messages": row[1] / seconds}
 
 
+def crc_twice(_bed, _candidate):
+    """MB/s if nothing is done but to sum each octet twice, for the sender and the receiver."""
+    return {"value": float(run(*on(1), "/out/crc_twice")), "unit": "MB/s"}
+
+
 def work(bed, candidate):
     """CPU seconds of the whole machine per GB, programs that sleep while there is nothing to do.
 

@@ -32,6 +32,7 @@ MEASURES = {
 
 
 NAMES = {
+    "crc_twice": "CRC-32C by table, each octet twice, and nothing else",
     "work_65536": "CPU time, programs sleeping, 64 KiB",
     "idle_memory": "memory of an idle connection, both ends",
     "echo_beside_bulk": "ICMP echo beside a bulk transfer",
