@@ -7,6 +7,8 @@
 //! exclusively; `design.md` section 3 describes the three ways to be that holder. The protocol's
 //! decisions are taken by `iwarp_wire`; this module carries them out.
 //!
+//! - [`contract`]: what the ends of a start-up agree on, and what a stream tells of its life
+//! - [`duties`]: what is left to work items
 //! - [`session`]: what the holder of the socket has in hand
 //! - [`receive`]: from TCP's queue to whole FPDUs, [`stash`]: those that come in parts
 //! - [`deliver`]: what an FPDU asks for, [`place`]: from payload to memory and back
@@ -16,7 +18,9 @@
 //! - [`end`]: the ways a stream ends
 
 mod align;
+mod contract;
 mod deliver;
+mod duties;
 mod encode;
 mod end;
 mod place;
@@ -30,7 +34,6 @@ mod tests;
 mod transmit;
 mod work;
 
-use iwarp_wire::RtrKind;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -39,21 +42,24 @@ use kernel::{
         ArcBorrow,
         Mutex, //
     },
-    time::{
-        msecs_to_jiffies,
-        Jiffies, //
-    },
     workqueue::{
         impl_has_delayed_work,
         impl_has_work,
         new_delayed_work,
         new_work,
         DelayedWork,
-        Work,
-        WorkItem, //
+        Work, //
     }, //
 };
 
+pub(crate) use self::contract::{
+    Close,
+    Config,
+    EndReason,
+    Owner,
+    Role,
+    StreamEvent, //
+};
 use self::{
     rush::{
         Answer,
@@ -61,8 +67,7 @@ use self::{
     },
     session::{
         Progress,
-        State,
-        Todo, //
+        State, //
     }, //
 };
 use crate::{
@@ -88,8 +93,7 @@ use crate::{
             now_ns,
             SoftTimer,
             Timed, //
-        },
-        work as queues, //
+        }, //
     },
     verbs::Qp, //
 };
@@ -104,103 +108,6 @@ const SEND_BUFFER: u32 = 1 << 20;
 /// Microseconds of a round trip from which on a way is a long one, and its congestion window says
 /// how much TCP may hold.
 const FAR_US: u32 = 300;
-
-/// Jiffies until something is tried again that memory was missing for.
-const RETRY_DELAY: Jiffies = 1;
-
-/// Milliseconds a stream that has ended waits for the peer's FIN, or for room for a Terminate.
-const LINGER_MS: u32 = 5_000;
-
-/// Which side of the MPA start-up this end was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Sent the Request; may send FPDUs at once.
-    Initiator {
-        /// The ready-to-receive frame agreed on (RFC 6581 section 4.4), sent as the first FPDU.
-        rtr: Option<RtrKind>,
-    },
-    /// Sent the Reply; sends nothing before the first valid FPDU has come (RFC 5044 7.1.2).
-    Responder {
-        /// The ready-to-receive frame that must be the first FPDU.
-        rtr: Option<RtrKind>,
-    },
-}
-
-/// What the MPA start-up agreed on, and where it left the byte stream.
-pub(crate) struct Config {
-    /// CRCs are generated and checked.
-    pub(crate) crc: bool,
-    /// The peer puts markers into what it sends (we asked for them).
-    pub(crate) rx_markers: bool,
-    /// We put markers into what we send (the peer asked for them).
-    pub(crate) tx_markers: bool,
-    /// Read Requests the peer may have outstanding towards us; 0 is legal.
-    pub(crate) ird: u16,
-    /// Read Requests we may have outstanding towards the peer; 0 is legal.
-    pub(crate) ord: u16,
-    /// Our side of the start-up.
-    pub(crate) role: Role,
-    /// Octets already read from the socket behind the start-up frame; normally empty.
-    pub(crate) initial: KVec<u8>,
-    /// The peer is the queue pair itself, and this is the end that receives.
-    pub(crate) mirror: bool,
-}
-
-/// How the local side wants a stream to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Close {
-    /// Everything posted so far is sent, then FIN (RFC 5041 section 6.2.1).
-    Graceful,
-    /// At once for the queue pair; the peer gets what TCP has taken, then FIN.
-    Leave,
-    /// Reset.
-    Abort,
-}
-
-impl Close {
-    /// A request of a higher rank overrides one of a lower.
-    fn rank(&self) -> u8 {
-        match self {
-            Self::Graceful => 0,
-            Self::Leave => 1,
-            Self::Abort => 2,
-        }
-    }
-}
-
-/// Why a stream ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EndReason {
-    /// The peer closed its half at an FPDU boundary.
-    PeerFin,
-    /// The peer reset the connection.
-    Reset,
-    /// The peer sent a Terminate.
-    TerminateReceived,
-    /// An error was found here, and a Terminate tells the peer.
-    TerminateSent,
-    /// [`Stream::close`] with [`Close::Graceful`] or [`Close::Abort`].
-    LocalClose,
-    /// TCP gave up: time-out, unreachable, FIN inside an FPDU.
-    LlpError(Error),
-}
-
-/// What a stream tells its owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StreamEvent {
-    /// The responder's side may send: the first FPDU, or the agreed ready-to-receive frame, came
-    /// in whole. Once, and only on the responder's side.
-    Ready,
-    /// The queue pair has been told and is flushed. Once for every stream that was started.
-    Ended(EndReason),
-}
-
-/// The one who started a stream.
-pub(crate) trait Owner: Send + Sync {
-    /// Takes note of an event. Softirq or process context, under the socket lock: must neither
-    /// sleep nor call back into the stream.
-    fn stream_event(&self, event: StreamEvent);
-}
 
 /// A connection in full operation phase.
 ///
@@ -243,39 +150,6 @@ impl_has_work! {
 impl_has_delayed_work! {
     impl HasDelayedWork<Self, 2> for Stream { self.retry }
     impl HasDelayedWork<Self, 3> for Stream { self.deadline }
-}
-
-impl WorkItem<0> for Stream {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        this.one_run();
-    }
-}
-
-impl WorkItem<1> for Stream {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        this.run_in_process(false);
-    }
-}
-
-impl WorkItem<2> for Stream {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        this.provide_memory();
-        this.run_in_process(false);
-    }
-}
-
-impl WorkItem<3> for Stream {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        this.run_in_process(true);
-    }
 }
 
 impl Timed for Stream {
@@ -464,106 +338,6 @@ impl Stream {
         if self.work(locked, receive, RUNS_PER_ENTRY) == Progress::More {
             self.go_on_in_softirq();
         }
-    }
-
-    /// Work that needs process context, or found the socket owned: carries out wishes to close,
-    /// and releases the socket in the end.
-    fn run_in_process(self: &Arc<Self>, deadline: bool) {
-        let this = self.as_arc_borrow();
-        let over = {
-            let mut locked = self.state.sock().lock();
-            let bh = BhGuard::new();
-            if let Ok(mut state) = self.state.open(&mut locked) {
-                if let Some(mut session) = state.session() {
-                    if let Some(how) = self.wish.lock().take() {
-                        session.close(how);
-                    }
-                    if deadline {
-                        session.deadline();
-                    }
-                }
-            }
-            if this.work(&mut locked, true, RUNS_PER_ENTRY) == Progress::More {
-                this.go_on_in_softirq();
-            }
-            drop(bh);
-            let opened = self.state.open(&mut locked);
-            opened.is_ok_and(|state| state.is_over())
-        };
-        if over {
-            self.release();
-        }
-    }
-
-    /// Allocates with leave to sleep what could not be had without it. Process context.
-    fn provide_memory(&self) {
-        let wanted = {
-            let mut locked = self.state.sock().lock();
-            let opened = self.state.open(&mut locked);
-            opened.map_or(0, |mut state| state.stash().wanted())
-        };
-        if wanted == 0 {
-            return;
-        }
-        // Should this fail too, the next attempt comes with the next delayed work.
-        if let Ok(room) = KVVec::with_capacity(wanted, GFP_KERNEL) {
-            let mut locked = self.state.sock().lock();
-            if let Ok(mut state) = self.state.open(&mut locked) {
-                state.stash().adopt(room);
-            };
-        }
-    }
-
-    /// Releases the socket, and lets go of the queue pair and the owner. Process context.
-    fn release(self: &Arc<Self>) {
-        let Some(socket) = self.socket.lock().take() else {
-            return;
-        };
-        let (link, reset) = {
-            let mut locked = self.state.sock().lock();
-            let opened = self.state.open(&mut locked);
-            opened.map_or((None, true), |mut state| {
-                (state.unlink(), state.wants_reset())
-            })
-        };
-        if reset {
-            socket.set_linger_abort();
-        }
-        // From here on no callback comes any more.
-        drop(socket);
-        drop(link);
-        queues::cancel_delayed::<_, 2>(self);
-        queues::cancel_delayed::<_, 3>(self);
-        self.moment.cancel();
-    }
-
-    /// Finds somebody for what a batch left over.
-    #[inline]
-    fn arrange(self: ArcBorrow<'_, Self>, todo: Todo) {
-        if todo.is_empty() {
-            return;
-        }
-        if todo.retry {
-            queues::process().enqueue_delayed::<_, 2>(Arc::from(self), RETRY_DELAY);
-        }
-        if todo.deadline {
-            queues::process().mod_delayed::<_, 3>(Arc::from(self), msecs_to_jiffies(LINGER_MS));
-        }
-        if todo.process {
-            self.go_on_in_process();
-        }
-    }
-
-    /// Has a work item go on in softirq context.
-    fn go_on_in_softirq(self: ArcBorrow<'_, Self>) {
-        let this = Arc::from(self);
-        let _ = queues::bh().enqueue::<_, 0>(this);
-    }
-
-    /// Has a work item go on in process context.
-    fn go_on_in_process(self: ArcBorrow<'_, Self>) {
-        let this = Arc::from(self);
-        let _ = queues::process().enqueue::<_, 1>(this);
     }
 }
 

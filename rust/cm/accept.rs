@@ -6,6 +6,8 @@
 //! at any time, or never: what is offered to it is known by a number, and ends by itself when the
 //! peer closes or the time is over.
 
+mod offered;
+
 use core::net::SocketAddr;
 
 use iwarp_wire::mpa::{
@@ -25,6 +27,7 @@ use kernel::{
     }, //
 };
 
+pub(super) use self::offered::Offered;
 use super::{
     connected::{
         result_of,
@@ -219,73 +222,6 @@ fn refuse(socket: &Socket, request: &Frame<'_>, private_data: &[u8]) -> Result {
     let reply = policy(0, 0).reject(request, private_data);
     // TCP's buffer is empty, so there is room.
     FrameWriter::new(&reply)?.send(socket).map(|_| ())
-}
-
-/// A connection that `iw_cm` is to decide on.
-pub(super) struct Offered {
-    /// Where it came in.
-    listener: Arc<Listener>,
-    /// What the peer wants.
-    request: Frame<'static>,
-    /// The addresses.
-    peers: Peers,
-    /// The socket.
-    socket: Socket,
-}
-
-impl Offered {
-    /// Looks whether the peer is still waiting.
-    #[inline(never)]
-    pub(super) fn step(self, turn: &mut Turn<'_>) -> Next {
-        if turn.notes.quit || has_more(&self.socket) || turn.timer.is_over() {
-            return Next::Wait(Phase::Over);
-        }
-        Next::Wait(Phase::Offered(self))
-    }
-
-    /// Refuses.
-    fn refuse(self, private_data: &[u8]) -> Result {
-        refuse(&self.socket, &self.request, private_data)
-    }
-
-    /// Accepts: sends the Reply, or what TCP takes of it. After an error the peer has been told.
-    fn accept(
-        self,
-        turn: &mut Turn<'_>,
-        call: AcceptCall,
-        param: &ConnParam<'_>,
-    ) -> Result<Accepting> {
-        if turn.notes.quit || has_more(&self.socket) {
-            return Err(ECONNRESET);
-        }
-        let (reply, agreed) =
-            policy(param.ird, param.ord).accept(&self.request, param.private_data);
-        let prepared = turn
-            .device
-            .qp(param.qpn)
-            .ok_or(EINVAL)
-            .and_then(|qp| Attachment::new(qp, turn.endpoint))
-            .and_then(|qp| Ok((qp, FrameWriter::new(&reply)?)));
-        let (qp, frame) = match prepared {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                let _ = self.refuse(&[]);
-                return Err(error);
-            }
-        };
-        let offer = Agreement {
-            agreed,
-            waits_for_rtr: reply.enhanced.is_some_and(|word| word.peer_to_peer),
-        };
-        let stage = offer.reply(turn, &qp, self.socket, frame)?;
-        Ok(Accepting {
-            listener: self.listener,
-            cm: call.commit(self.peers),
-            qp,
-            offer,
-            stage,
-        })
-    }
 }
 
 /// What was agreed on.

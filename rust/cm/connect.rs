@@ -6,17 +6,15 @@
 //! know revision 2 closes the connection or answers in revision 1; then revision 1 is tried once,
 //! on a new connection (requirements.md EMC-05).
 
-use core::{
-    convert::Infallible,
-    net::SocketAddr, //
-};
+mod plan;
+
+use core::convert::Infallible;
 
 use iwarp_wire::{
     mpa::{
         fpdu::FpduWriter,
         negotiate::{
             Parameters,
-            Policy,
             Refusal, //
         },
         startup::{
@@ -34,6 +32,7 @@ use kernel::{
     sync::Arc, //
 };
 
+use self::plan::Plan;
 use super::{
     connected::Connected,
     endpoint::{
@@ -60,7 +59,6 @@ use crate::{
     sys::{
         crc,
         errno::{
-            EADDRINUSE,
             ECONNREFUSED,
             ECONNRESET,
             EHOSTUNREACH,
@@ -75,7 +73,6 @@ use crate::{
             Peers,
             PrivateData, //
         },
-        net::Family,
         socket::{
             Socket,
             TcpState, //
@@ -130,59 +127,6 @@ fn copy(octets: &[u8]) -> Result<KVec<u8>> {
     let mut copy = KVec::new();
     copy.extend_from_slice(octets, GFP_KERNEL)?;
     Ok(copy)
-}
-
-/// What the user wants.
-struct Plan {
-    /// The addresses.
-    peers: Peers,
-    /// The type of service.
-    tos: Option<u8>,
-    /// What to ask for.
-    policy: Policy,
-    /// The user's octets for the peer.
-    private_data: KVec<u8>,
-}
-
-impl Plan {
-    /// The Request; `EINVAL` if it can not carry the private data.
-    fn request(&self) -> Result<FrameWriter> {
-        FrameWriter::new(&self.policy.request(&self.private_data))
-    }
-
-    /// Makes a socket that connects, and limits the time for that.
-    fn open(&self, turn: &mut Turn<'_>) -> Result<Socket> {
-        let Peers { local, remote } = &self.peers;
-        let socket = Socket::create(&turn.device.netns().ok_or(ENODEV)?, Family::of(remote))?;
-        if let Some(tos) = self.tos {
-            socket.set_tos(tos);
-        }
-        if local.port() != 0 || !local.ip().is_unspecified() {
-            socket.set_reuse();
-            Self::bind(&socket, local)?;
-        }
-        socket.install(turn.endpoint.clone());
-        socket.connect_nonblocking(remote)?;
-        turn.timer.set(params::connect_timeout_ms());
-        Ok(socket)
-    }
-}
-
-impl Plan {
-    /// Gives the socket its own address.
-    ///
-    /// rdma_cm draws a port from the range of TCP's own without asking TCP. When a socket has it
-    /// already, any other will do; a port that the user has chosen is usually outside that range.
-    fn bind(socket: &Socket, local: &SocketAddr) -> Result {
-        match socket.bind(local) {
-            Err(EADDRINUSE) if socket.gives_out(local.port()) => {
-                let mut any = *local;
-                any.set_port(0);
-                socket.bind(&any)
-            }
-            bound => bound,
-        }
-    }
 }
 
 /// What an initiator has from the first step to the last.

@@ -10,6 +10,9 @@
 //! Locks: an endpoint's lock is taken before a listener's, the registry's and any of a socket or
 //! a queue pair; the lock of the notes is taken last.
 
+mod hook;
+mod streams;
+
 use core::mem;
 
 use kernel::{
@@ -17,7 +20,6 @@ use kernel::{
     prelude::*,
     sync::{
         Arc,
-        ArcBorrow,
         Mutex, //
     },
     time::{
@@ -35,6 +37,8 @@ use kernel::{
     }, //
 };
 
+pub(super) use self::hook::Attachment;
+use self::streams::Streams;
 use super::{
     accept::{
         Accepting,
@@ -49,11 +53,8 @@ use super::{
 };
 use crate::{
     stream::{
-        Close,
         EndReason,
-        Owner,
-        Stream,
-        StreamEvent, //
+        Stream, //
     },
     sys::{
         iwcm::Handle,
@@ -61,18 +62,9 @@ use crate::{
             new_spinlock_irq,
             SpinLockIrq, //
         },
-        socket::{
-            CallbackSock,
-            Handler, //
-        },
         work, //
     },
-    verbs::{
-        Attached,
-        Device,
-        Leaving,
-        Qp, //
-    },
+    verbs::Device, //
 };
 
 /// Milliseconds until something is tried again that `iw_cm` had no room for.
@@ -98,32 +90,6 @@ pub(super) enum Phase {
     Lingering(Streams),
     /// At the end.
     Over,
-}
-
-/// The streams of an endpoint: there are two where a queue pair is connected to itself.
-#[derive(Default)]
-pub(super) struct Streams([Option<Arc<Stream>>; 2]);
-
-impl Streams {
-    /// Adds one.
-    fn add(&mut self, stream: &Arc<Stream>) {
-        if let Some(free) = self.0.iter_mut().find(|place| place.is_none()) {
-            *free = Some(stream.clone());
-        }
-    }
-
-    /// Takes them all; `None` if there are none.
-    fn take(&mut self) -> Option<Self> {
-        let some = self.0.iter().any(Option::is_some);
-        some.then(|| mem::take(self))
-    }
-
-    /// Resets their connections.
-    fn abort(&self) {
-        for stream in self.0.iter().flatten() {
-            stream.close(Close::Abort);
-        }
-    }
 }
 
 /// What a step leads to.
@@ -415,122 +381,4 @@ fn linger(streams: Streams, turn: &mut Turn<'_>) -> Next {
         streams.abort();
     }
     Next::Wait(Phase::Lingering(streams))
-}
-
-impl Handler for Endpoint {
-    fn data_ready(this: ArcBorrow<'_, Self>, _socket: CallbackSock<'_>) {
-        Arc::from(this).look();
-    }
-
-    fn write_space(this: ArcBorrow<'_, Self>, mut socket: CallbackSock<'_>) {
-        if socket.stream_writable() {
-            socket.clear_nospace();
-            Arc::from(this).look();
-        }
-    }
-
-    fn state_change(this: ArcBorrow<'_, Self>, _socket: CallbackSock<'_>) {
-        Arc::from(this).look();
-    }
-
-    fn error_report(this: ArcBorrow<'_, Self>, _socket: CallbackSock<'_>) {
-        Arc::from(this).look();
-    }
-}
-
-/// An endpoint as its queue pair and its stream know it.
-struct Hook {
-    /// The endpoint.
-    endpoint: Arc<Endpoint>,
-    /// It is of interest when the stream begins and ends.
-    tells: bool,
-}
-
-impl Hook {
-    /// Makes one.
-    fn new(endpoint: &Arc<Endpoint>, tells: bool) -> Result<Arc<Self>> {
-        let hook = Self {
-            endpoint: endpoint.clone(),
-            tells,
-        };
-        {
-            let mut notes = endpoint.notes.lock();
-            notes.hooks = notes.hooks.saturating_add(1);
-        }
-        // Should this fail, dropping it counts it off.
-        Ok(Arc::new(hook, GFP_KERNEL)?)
-    }
-}
-
-impl Attached for Hook {
-    fn qp_leaving(&self, _how: Leaving) {
-        // Without a stream there is nothing to be ended gracefully.
-        self.endpoint.abort();
-    }
-
-    fn qp_news(&self) {
-        self.endpoint.look();
-    }
-
-    fn owner_closes(&self) {
-        self.endpoint.note(|notes| notes.left = true);
-    }
-}
-
-impl Drop for Hook {
-    fn drop(&mut self) {
-        self.endpoint
-            .note(|notes| notes.hooks = notes.hooks.saturating_sub(1));
-    }
-}
-
-impl Owner for Hook {
-    fn stream_event(&self, event: StreamEvent) {
-        if !self.tells {
-            return;
-        }
-        self.endpoint.note(|notes| match event {
-            StreamEvent::Ready => notes.ready = true,
-            StreamEvent::Ended(reason) => notes.ended = Some(reason),
-        });
-    }
-}
-
-/// The right to work for a queue pair, which does not go while there is one.
-pub(super) struct Attachment {
-    /// The queue pair.
-    qp: Arc<Qp>,
-    /// The endpoint, as the queue pair knows it.
-    hook: Arc<Hook>,
-}
-
-impl Attachment {
-    /// Begins to work for a queue pair; `EINVAL` when it is not fit to be connected.
-    pub(super) fn new(qp: Arc<Qp>, endpoint: &Arc<Endpoint>) -> Result<Self> {
-        let hook = Hook::new(endpoint, true)?;
-        qp.attach(hook.clone())?;
-        Ok(Self { qp, hook })
-    }
-
-    /// The queue pair.
-    pub(super) fn qp(&self) -> &Arc<Qp> {
-        &self.qp
-    }
-
-    /// The endpoint, as the stream of the receiving end knows it where a queue pair is connected to
-    /// itself: its other stream tells of the connection.
-    pub(super) fn mirror_owner(&self) -> Result<Arc<dyn Owner>> {
-        Ok(Hook::new(&self.hook.endpoint, false)?)
-    }
-
-    /// The endpoint, as a stream knows it.
-    pub(super) fn owner(&self) -> Arc<dyn Owner> {
-        self.hook.clone()
-    }
-}
-
-impl Drop for Attachment {
-    fn drop(&mut self) {
-        self.qp.detach();
-    }
 }

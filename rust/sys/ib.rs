@@ -26,6 +26,7 @@ pub(crate) mod path;
 pub(crate) mod pin;
 mod queue_verbs;
 pub(crate) mod ring;
+mod srq_verbs;
 mod udata;
 mod vtable;
 pub(crate) mod wr;

@@ -16,6 +16,7 @@ mod callback;
 mod held;
 mod listen;
 mod locked;
+mod state;
 
 use core::{
     cell::Cell,
@@ -54,10 +55,8 @@ pub(crate) use self::{
     },
     held::SockRef,
     listen::ListenSocket,
-    locked::{
-        Locked,
-        TcpState, //
-    }, //
+    locked::Locked,
+    state::TcpState, //
 };
 
 /// A TCP connection, or what is to become one. Process context; all may sleep.

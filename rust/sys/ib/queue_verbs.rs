@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The verbs of completion queues, queue pairs and shared receive queues.
+//! The verbs of completion queues and queue pairs.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -24,13 +24,11 @@ use crate::sys::{
             Arm,
             CqRequest,
             Driver,
-            QpRequest,
-            SrqAttr, //
+            QpRequest, //
         },
         event::{
             CoreCq,
-            CoreQp,
-            CoreSrq, //
+            CoreQp, //
         },
         mmap::Mapping,
         objects::{
@@ -52,7 +50,7 @@ use crate::sys::{
 };
 
 /// Lets the process of a call map a ring; nothing for kernel users.
-fn map(udata: Option<Udata>, ring: Option<&Arc<Ring>>) -> Result<Option<Mapping>> {
+pub(super) fn map(udata: Option<Udata>, ring: Option<&Arc<Ring>>) -> Result<Option<Mapping>> {
     match (udata, ring) {
         (Some(udata), Some(ring)) => Ok(Some(Mapping::new(udata.context()?, ring.clone())?)),
         _ => Ok(None),
@@ -60,7 +58,7 @@ fn map(udata: Option<Udata>, ring: Option<&Arc<Ring>>) -> Result<Option<Mapping>
 }
 
 /// The key of a mapping; 0 stands for none.
-fn key(mapping: &Option<Mapping>) -> u64 {
+pub(super) fn key(mapping: &Option<Mapping>) -> u64 {
     mapping.as_ref().map_or(0, Mapping::key)
 }
 
@@ -69,7 +67,7 @@ fn key(mapping: &Option<Mapping>) -> u64 {
 /// # Safety
 ///
 /// `head` is a valid chain, and `bad` null or room for a pointer.
-unsafe fn post<T: Chained>(
+pub(super) unsafe fn post<T: Chained>(
     head: *const T,
     bad: *mut *const T,
     post: impl FnOnce(&mut Chain<'_, T>) -> Result,
@@ -388,133 +386,6 @@ impl<D: Driver> Vtable<D> {
         match unsafe { QpObject::<D>::get(qp) } {
             // SAFETY: The caller's promise.
             Ok(inner) => unsafe { post(wr, bad, |wrs| D::post_recv(inner, wrs)) },
-            Err(error) => error.to_errno(),
-        }
-    }
-
-    /// Makes a shared receive queue.
-    ///
-    /// # Safety
-    ///
-    /// `ib_core` calls it with zeroed memory of `size_ib_srq` octets that names its device and
-    /// domain.
-    pub(super) unsafe extern "C" fn create_srq(
-        srq: *mut bindings::ib_srq,
-        init: *mut bindings::ib_srq_init_attr,
-        udata: *mut bindings::ib_udata,
-    ) -> c_int {
-        from_result(|| {
-            // SAFETY: The caller's promise.
-            let (device, pd, init, udata) = unsafe {
-                (
-                    DeviceObject::<D>::get((*srq).device)?,
-                    PdObject::<D>::get((*srq).pd)?,
-                    &mut *init,
-                    Udata::new(udata),
-                )
-            };
-            if init.srq_type != bindings::ib_srq_type_IB_SRQT_BASIC {
-                return Err(EOPNOTSUPP);
-            }
-            let attr = SrqAttr {
-                max_wr: init.attr.max_wr,
-                max_sge: init.attr.max_sge,
-                limit: init.attr.srq_limit,
-            };
-            let core = CoreSrq::new(NonNull::new(srq).ok_or(EINVAL)?);
-            let inner = D::create_srq(device, pd, attr, Udata::owner(udata), core)?;
-            let ring = D::srq_ring(&inner);
-            let mapping = map(udata, Some(ring))?;
-            if let Some(udata) = udata {
-                udata.reply(&bindings::siw_uresp_create_srq {
-                    num_rqe: ring.slots(),
-                    pad: 0,
-                    srq_key: key(&mapping),
-                })?;
-            }
-            let attr = D::query_srq(&inner);
-            init.attr.max_wr = attr.max_wr;
-            init.attr.max_sge = attr.max_sge;
-            // SAFETY: The caller's promise.
-            unsafe { SrqObject::<D>::fill(srq, inner, [mapping, None]) };
-            Ok(0)
-        })
-    }
-
-    /// Arms the limit event; a queue can not be resized.
-    ///
-    /// # Safety
-    ///
-    /// `ib_core` calls it with a queue of ours and attributes.
-    pub(super) unsafe extern "C" fn modify_srq(
-        srq: *mut bindings::ib_srq,
-        attr: *mut bindings::ib_srq_attr,
-        mask: bindings::ib_srq_attr_mask,
-        _udata: *mut bindings::ib_udata,
-    ) -> c_int {
-        from_result(|| {
-            // SAFETY: The caller's promise.
-            let (inner, attr) = unsafe { (SrqObject::<D>::get(srq)?, &*attr) };
-            if mask & !bindings::ib_srq_attr_mask_IB_SRQ_LIMIT != 0 {
-                return Err(EOPNOTSUPP);
-            }
-            if mask & bindings::ib_srq_attr_mask_IB_SRQ_LIMIT != 0 {
-                D::limit_srq(inner, attr.srq_limit)?;
-            }
-            Ok(0)
-        })
-    }
-
-    /// Tells what a shared receive queue is like.
-    ///
-    /// # Safety
-    ///
-    /// `ib_core` calls it with a queue of ours and room for the answer.
-    pub(super) unsafe extern "C" fn query_srq(
-        srq: *mut bindings::ib_srq,
-        attr: *mut bindings::ib_srq_attr,
-    ) -> c_int {
-        from_result(|| {
-            // SAFETY: The caller's promise.
-            let (inner, attr) = unsafe { (SrqObject::<D>::get(srq)?, &mut *attr) };
-            let now = D::query_srq(inner);
-            attr.max_wr = now.max_wr;
-            attr.max_sge = now.max_sge;
-            attr.srq_limit = now.limit;
-            Ok(0)
-        })
-    }
-
-    /// Ends a shared receive queue.
-    ///
-    /// # Safety
-    ///
-    /// `ib_core` calls it once with what [`create_srq`](Self::create_srq) has filled in.
-    pub(super) unsafe extern "C" fn destroy_srq(
-        srq: *mut bindings::ib_srq,
-        _udata: *mut bindings::ib_udata,
-    ) -> c_int {
-        // SAFETY: The caller's promise.
-        if let Some(inner) = unsafe { SrqObject::<D>::empty(srq) } {
-            D::destroy_srq(&inner);
-        }
-        0
-    }
-
-    /// Posts receive work requests to a shared queue.
-    ///
-    /// # Safety
-    ///
-    /// A kernel user calls it with a queue of ours and a valid chain.
-    pub(super) unsafe extern "C" fn post_srq_recv(
-        srq: *mut bindings::ib_srq,
-        wr: *const bindings::ib_recv_wr,
-        bad: *mut *const bindings::ib_recv_wr,
-    ) -> c_int {
-        // SAFETY: The caller's promise.
-        match unsafe { SrqObject::<D>::get(srq) } {
-            // SAFETY: The caller's promise.
-            Ok(inner) => unsafe { post(wr, bad, |wrs| D::post_srq(inner, wrs)) },
             Err(error) => error.to_errno(),
         }
     }

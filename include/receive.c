@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The functions of sockets.h that look at what came in, and those that only tests need. */
+#include <linux/netdevice.h>
+#include <linux/rtnetlink.h>
+#include <linux/skbuff.h>
+#include <linux/tcp.h>
+#include <net/net_namespace.h>
+#include <net/sock.h>
+#include <net/tcp.h>
+
+#include "sockets.h"
+
+/* Whether rsiw_skb_chunk() reaches every octet. */
+static bool rsiw_skb_reachable(const struct sk_buff *skb)
+{
+	const struct sk_buff *part;
+
+	if (!skb_frags_readable(skb))
+		return false;
+	skb_walk_frags(skb, part) {
+		if (skb_has_frag_list(part) || !skb_frags_readable(part))
+			return false;
+	}
+	return true;
+}
+
+/* Finds the octets at rx->seq from skb on: buffers may overlap, and may be empty (FIN). */
+static bool rsiw_tcp_rx_from(struct sock *sk, struct rsiw_rx *rx, struct sk_buff *skb)
+{
+	while (skb) {
+		u32 offset = rx->seq - TCP_SKB_CB(skb)->seq;
+
+		if ((s32)offset < 0)
+			return false;
+		if (offset < skb->len) {
+			rx->skb = skb;
+			rx->offset = offset;
+			rx->len = skb->len - offset;
+			return rsiw_skb_reachable(skb);
+		}
+		if (skb_queue_is_last(&sk->sk_receive_queue, skb))
+			return false;
+		skb = skb_queue_next(&sk->sk_receive_queue, skb);
+	}
+	return false;
+}
+
+/* The first octets that TCP has in order and that were not read. */
+bool rsiw_tcp_rx_first(struct sock *sk, struct rsiw_rx *rx)
+{
+	u32 offset;
+
+	if (sk->sk_state == TCP_LISTEN || !sk->sk_socket)
+		return false;
+	rx->seq = tcp_sk(sk)->copied_seq;
+	/* Asked for any other place, it would free what is before it, behind TCP's back. */
+	return rsiw_tcp_rx_from(sk, rx, tcp_recv_skb(sk, rx->seq, &offset));
+}
+
+/* The octets behind these; the receive queue is as it was. */
+bool rsiw_tcp_rx_next(struct sock *sk, struct rsiw_rx *rx)
+{
+	rx->seq += rx->len;
+	return rsiw_tcp_rx_from(sk, rx, rx->skb);
+}
+
+/* Tells TCP that the first len octets were read: frees buffers, opens the window. */
+void rsiw_tcp_rx_done(struct sock *sk, size_t len)
+{
+	tcp_read_done(sk, len);
+}
+
+static void rsiw_cursor_set(struct rsiw_skb_cursor *cursor, const struct sk_buff *part, u32 start)
+{
+	cursor->part = part;
+	cursor->part_start = start;
+	cursor->frag = 0;
+	cursor->frag_start = start + skb_headlen(part);
+}
+
+/*
+ * The memory at octet off of an skb: returns how many octets lie there in one piece, 0 behind the
+ * end. Going forwards it does not search from the beginning.
+ */
+u32 rsiw_skb_chunk(const struct sk_buff *skb, struct rsiw_skb_cursor *cursor, u32 off,
+		   const void **data)
+{
+	if (!cursor->part || off < cursor->part_start)
+		rsiw_cursor_set(cursor, skb, 0);
+	else if (off < cursor->frag_start)
+		rsiw_cursor_set(cursor, cursor->part, cursor->part_start);
+
+	for (;;) {
+		const struct sk_buff *part = cursor->part;
+		const struct skb_shared_info *info = skb_shinfo(part);
+		u32 head_end = cursor->part_start + skb_headlen(part);
+		const struct sk_buff *next;
+
+		if (off < head_end) {
+			*data = part->data + (off - cursor->part_start);
+			return head_end - off;
+		}
+		for (; cursor->frag < info->nr_frags; cursor->frag++) {
+			const skb_frag_t *frag = &info->frags[cursor->frag];
+			u32 end = cursor->frag_start + skb_frag_size(frag);
+
+			if (off < end) {
+				*data = skb_frag_address(frag) + (off - cursor->frag_start);
+				return end - off;
+			}
+			cursor->frag_start = end;
+		}
+		next = part == skb ? info->frag_list : part->next;
+		if (!next)
+			return 0;
+		rsiw_cursor_set(cursor, next, cursor->frag_start);
+	}
+}
+
+#if IS_BUILTIN(CONFIG_KUNIT)
+
+int rsiw_test_loopback_up(void)
+{
+	int err;
+
+	rtnl_lock();
+	err = dev_open(init_net.loopback_dev, NULL);
+	rtnl_unlock();
+	return err;
+}
+
+/* An skb of one part, or with a list of more such parts, its octets counted from 0 up. */
+static struct sk_buff *rsiw_test_part(u32 linear, u32 frags, u32 frag_len, u8 *octet)
+{
+	struct sk_buff *skb = alloc_skb(linear, GFP_KERNEL);
+	u32 i, j;
+
+	if (!skb)
+		return NULL;
+	for (i = 0; i < linear; i++)
+		*(u8 *)skb_put(skb, 1) = (*octet)++;
+	for (i = 0; i < frags; i++) {
+		struct page *page = alloc_page(GFP_KERNEL);
+		u8 *at;
+
+		if (!page) {
+			kfree_skb(skb);
+			return NULL;
+		}
+		/* Not at the page's beginning, as from a device. */
+		at = page_address(page) + 64;
+		for (j = 0; j < frag_len; j++)
+			at[j] = (*octet)++;
+		skb_add_rx_frag(skb, i, page, 64, frag_len, PAGE_SIZE);
+	}
+	return skb;
+}
+
+struct sk_buff *rsiw_test_skb(u32 linear, u32 frags, u32 frag_len, u32 parts)
+{
+	u8 octet = 0;
+	struct sk_buff *skb = rsiw_test_part(linear, frags, frag_len, &octet);
+	struct sk_buff **tail;
+
+	if (!skb)
+		return NULL;
+	tail = &skb_shinfo(skb)->frag_list;
+	while (parts--) {
+		struct sk_buff *part = rsiw_test_part(linear, frags, frag_len, &octet);
+
+		if (!part) {
+			kfree_skb(skb);
+			return NULL;
+		}
+		*tail = part;
+		tail = &part->next;
+		skb->len += part->len;
+		skb->data_len += part->len;
+		skb->truesize += part->truesize;
+	}
+	return skb;
+}
+
+void rsiw_test_free_skb(struct sk_buff *skb)
+{
+	kfree_skb(skb);
+}
+
+#endif /* CONFIG_KUNIT */

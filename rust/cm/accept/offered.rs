@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What waits for `iw_cm` to decide.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use iwarp_wire::mpa::startup::Frame;
+
+use super::{
+    refuse,
+    Accepting,
+    Agreement, //
+};
+use crate::{
+    cm::{
+        endpoint::{
+            Attachment,
+            Next,
+            Phase,
+            Turn, //
+        },
+        frame::{
+            has_more,
+            FrameWriter, //
+        },
+        listen::Listener,
+        policy, //
+    },
+    sys::{
+        errno::ECONNRESET,
+        iwcm::{
+            AcceptCall,
+            ConnParam,
+            Peers, //
+        },
+        socket::Socket, //
+    },
+};
+
+/// A connection that `iw_cm` is to decide on.
+pub(in crate::cm) struct Offered {
+    /// Where it came in.
+    pub(super) listener: Arc<Listener>,
+    /// What the peer wants.
+    pub(super) request: Frame<'static>,
+    /// The addresses.
+    pub(super) peers: Peers,
+    /// The socket.
+    pub(super) socket: Socket,
+}
+
+impl Offered {
+    /// Looks whether the peer is still waiting.
+    #[inline(never)]
+    pub(in crate::cm) fn step(self, turn: &mut Turn<'_>) -> Next {
+        if turn.notes.quit || has_more(&self.socket) || turn.timer.is_over() {
+            return Next::Wait(Phase::Over);
+        }
+        Next::Wait(Phase::Offered(self))
+    }
+
+    /// Refuses.
+    pub(super) fn refuse(self, private_data: &[u8]) -> Result {
+        refuse(&self.socket, &self.request, private_data)
+    }
+
+    /// Accepts: sends the Reply, or what TCP takes of it. After an error the peer has been told.
+    pub(super) fn accept(
+        self,
+        turn: &mut Turn<'_>,
+        call: AcceptCall,
+        param: &ConnParam<'_>,
+    ) -> Result<Accepting> {
+        if turn.notes.quit || has_more(&self.socket) {
+            return Err(ECONNRESET);
+        }
+        let (reply, agreed) =
+            policy(param.ird, param.ord).accept(&self.request, param.private_data);
+        let prepared = turn
+            .device
+            .qp(param.qpn)
+            .ok_or(EINVAL)
+            .and_then(|qp| Attachment::new(qp, turn.endpoint))
+            .and_then(|qp| Ok((qp, FrameWriter::new(&reply)?)));
+        let (qp, frame) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                let _ = self.refuse(&[]);
+                return Err(error);
+            }
+        };
+        let offer = Agreement {
+            agreed,
+            waits_for_rtr: reply.enhanced.is_some_and(|word| word.peer_to_peer),
+        };
+        let stage = offer.reply(turn, &qp, self.socket, frame)?;
+        Ok(Accepting {
+            listener: self.listener,
+            cm: call.commit(self.peers),
+            qp,
+            offer,
+            stage,
+        })
+    }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What an initiator sets out with.
+
+use core::net::SocketAddr;
+
+use iwarp_wire::mpa::negotiate::Policy;
+use kernel::prelude::*;
+
+use crate::{
+    cm::{
+        endpoint::Turn,
+        frame::FrameWriter, //
+    },
+    params,
+    sys::{
+        errno::EADDRINUSE,
+        iwcm::Peers,
+        net::Family,
+        socket::Socket, //
+    },
+};
+
+/// What the user wants.
+pub(super) struct Plan {
+    /// The addresses.
+    pub(super) peers: Peers,
+    /// The type of service.
+    pub(super) tos: Option<u8>,
+    /// What to ask for.
+    pub(super) policy: Policy,
+    /// The user's octets for the peer.
+    pub(super) private_data: KVec<u8>,
+}
+
+impl Plan {
+    /// The Request; `EINVAL` if it can not carry the private data.
+    pub(super) fn request(&self) -> Result<FrameWriter> {
+        FrameWriter::new(&self.policy.request(&self.private_data))
+    }
+
+    /// Makes a socket that connects, and limits the time for that.
+    pub(super) fn open(&self, turn: &mut Turn<'_>) -> Result<Socket> {
+        let Peers { local, remote } = &self.peers;
+        let socket = Socket::create(&turn.device.netns().ok_or(ENODEV)?, Family::of(remote))?;
+        if let Some(tos) = self.tos {
+            socket.set_tos(tos);
+        }
+        if local.port() != 0 || !local.ip().is_unspecified() {
+            socket.set_reuse();
+            Self::bind(&socket, local)?;
+        }
+        socket.install(turn.endpoint.clone());
+        socket.connect_nonblocking(remote)?;
+        turn.timer.set(params::connect_timeout_ms());
+        Ok(socket)
+    }
+
+    /// Gives the socket its own address.
+    ///
+    /// rdma_cm draws a port from the range of TCP's own without asking TCP. When a socket has it
+    /// already, any other will do; a port that the user has chosen is usually outside that range.
+    fn bind(socket: &Socket, local: &SocketAddr) -> Result {
+        match socket.bind(local) {
+            Err(EADDRINUSE) if socket.gives_out(local.port()) => {
+                let mut any = *local;
+                any.set_port(0);
+                socket.bind(&any)
+            }
+            bound => bound,
+        }
+    }
+}

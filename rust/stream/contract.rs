@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What those who start, end and watch a stream have to do with it.
+
+use iwarp_wire::RtrKind;
+use kernel::prelude::*;
+
+/// Which side of the MPA start-up this end was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Sent the Request; may send FPDUs at once.
+    Initiator {
+        /// The ready-to-receive frame agreed on (RFC 6581 section 4.4), sent as the first FPDU.
+        rtr: Option<RtrKind>,
+    },
+    /// Sent the Reply; sends nothing before the first valid FPDU has come (RFC 5044 7.1.2).
+    Responder {
+        /// The ready-to-receive frame that must be the first FPDU.
+        rtr: Option<RtrKind>,
+    },
+}
+
+/// What the MPA start-up agreed on, and where it left the byte stream.
+pub(crate) struct Config {
+    /// CRCs are generated and checked.
+    pub(crate) crc: bool,
+    /// The peer puts markers into what it sends (we asked for them).
+    pub(crate) rx_markers: bool,
+    /// We put markers into what we send (the peer asked for them).
+    pub(crate) tx_markers: bool,
+    /// Read Requests the peer may have outstanding towards us; 0 is legal.
+    pub(crate) ird: u16,
+    /// Read Requests we may have outstanding towards the peer; 0 is legal.
+    pub(crate) ord: u16,
+    /// Our side of the start-up.
+    pub(crate) role: Role,
+    /// Octets already read from the socket behind the start-up frame; normally empty.
+    pub(crate) initial: KVec<u8>,
+    /// The peer is the queue pair itself, and this is the end that receives.
+    pub(crate) mirror: bool,
+}
+
+/// How the local side wants a stream to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Close {
+    /// Everything posted so far is sent, then FIN (RFC 5041 section 6.2.1).
+    Graceful,
+    /// At once for the queue pair; the peer gets what TCP has taken, then FIN.
+    Leave,
+    /// Reset.
+    Abort,
+}
+
+impl Close {
+    /// A request of a higher rank overrides one of a lower.
+    pub(super) fn rank(&self) -> u8 {
+        match self {
+            Self::Graceful => 0,
+            Self::Leave => 1,
+            Self::Abort => 2,
+        }
+    }
+}
+
+/// Why a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndReason {
+    /// The peer closed its half at an FPDU boundary.
+    PeerFin,
+    /// The peer reset the connection.
+    Reset,
+    /// The peer sent a Terminate.
+    TerminateReceived,
+    /// An error was found here, and a Terminate tells the peer.
+    TerminateSent,
+    /// [`Stream::close`] with [`Close::Graceful`] or [`Close::Abort`].
+    LocalClose,
+    /// TCP gave up: time-out, unreachable, FIN inside an FPDU.
+    LlpError(Error),
+}
+
+/// What a stream tells its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamEvent {
+    /// The responder's side may send: the first FPDU, or the agreed ready-to-receive frame, came
+    /// in whole. Once, and only on the responder's side.
+    Ready,
+    /// The queue pair has been told and is flushed. Once for every stream that was started.
+    Ended(EndReason),
+}
+
+/// The one who started a stream.
+pub(crate) trait Owner: Send + Sync {
+    /// Takes note of an event. Softirq or process context, under the socket lock: must neither
+    /// sleep nor call back into the stream.
+    fn stream_event(&self, event: StreamEvent);
+}

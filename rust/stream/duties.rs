@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the holders of a stream's socket leave to work items: the rest of a budget, a socket that
+//! had an owner, memory, the wait for the peer's end, the release.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+    time::{
+        msecs_to_jiffies,
+        Jiffies, //
+    },
+    workqueue::WorkItem, //
+};
+
+use super::{
+    session::{
+        Progress,
+        Todo, //
+    },
+    Stream,
+    RUNS_PER_ENTRY, //
+};
+use crate::sys::{
+    context::BhGuard,
+    work as queues, //
+};
+
+/// Jiffies until something is tried again that memory was missing for.
+const RETRY_DELAY: Jiffies = 1;
+
+/// Milliseconds a stream that has ended waits for the peer's FIN, or for room for a Terminate.
+const LINGER_MS: u32 = 5_000;
+
+impl WorkItem<0> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.one_run();
+    }
+}
+
+impl WorkItem<1> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.run_in_process(false);
+    }
+}
+
+impl WorkItem<2> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.provide_memory();
+        this.run_in_process(false);
+    }
+}
+
+impl WorkItem<3> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.run_in_process(true);
+    }
+}
+
+impl Stream {
+    /// Work that needs process context, or found the socket owned: carries out wishes to close,
+    /// and releases the socket in the end.
+    pub(super) fn run_in_process(self: &Arc<Self>, deadline: bool) {
+        let this = self.as_arc_borrow();
+        let over = {
+            let mut locked = self.state.sock().lock();
+            let bh = BhGuard::new();
+            if let Ok(mut state) = self.state.open(&mut locked) {
+                if let Some(mut session) = state.session() {
+                    if let Some(how) = self.wish.lock().take() {
+                        session.close(how);
+                    }
+                    if deadline {
+                        session.deadline();
+                    }
+                }
+            }
+            if this.work(&mut locked, true, RUNS_PER_ENTRY) == Progress::More {
+                this.go_on_in_softirq();
+            }
+            drop(bh);
+            let opened = self.state.open(&mut locked);
+            opened.is_ok_and(|state| state.is_over())
+        };
+        if over {
+            self.release();
+        }
+    }
+
+    /// Allocates with leave to sleep what could not be had without it. Process context.
+    pub(super) fn provide_memory(&self) {
+        let wanted = {
+            let mut locked = self.state.sock().lock();
+            let opened = self.state.open(&mut locked);
+            opened.map_or(0, |mut state| state.stash().wanted())
+        };
+        if wanted == 0 {
+            return;
+        }
+        // Should this fail too, the next attempt comes with the next delayed work.
+        if let Ok(room) = KVVec::with_capacity(wanted, GFP_KERNEL) {
+            let mut locked = self.state.sock().lock();
+            if let Ok(mut state) = self.state.open(&mut locked) {
+                state.stash().adopt(room);
+            };
+        }
+    }
+
+    /// Releases the socket, and lets go of the queue pair and the owner. Process context.
+    pub(super) fn release(self: &Arc<Self>) {
+        let Some(socket) = self.socket.lock().take() else {
+            return;
+        };
+        let (link, reset) = {
+            let mut locked = self.state.sock().lock();
+            let opened = self.state.open(&mut locked);
+            opened.map_or((None, true), |mut state| {
+                (state.unlink(), state.wants_reset())
+            })
+        };
+        if reset {
+            socket.set_linger_abort();
+        }
+        // From here on no callback comes any more.
+        drop(socket);
+        drop(link);
+        queues::cancel_delayed::<_, 2>(self);
+        queues::cancel_delayed::<_, 3>(self);
+        self.moment.cancel();
+    }
+
+    /// Finds somebody for what a batch left over.
+    #[inline]
+    pub(super) fn arrange(self: ArcBorrow<'_, Self>, todo: Todo) {
+        if todo.is_empty() {
+            return;
+        }
+        if todo.retry {
+            queues::process().enqueue_delayed::<_, 2>(Arc::from(self), RETRY_DELAY);
+        }
+        if todo.deadline {
+            queues::process().mod_delayed::<_, 3>(Arc::from(self), msecs_to_jiffies(LINGER_MS));
+        }
+        if todo.process {
+            self.go_on_in_process();
+        }
+    }
+
+    /// Has a work item go on in softirq context.
+    pub(super) fn go_on_in_softirq(self: ArcBorrow<'_, Self>) {
+        let this = Arc::from(self);
+        let _ = queues::bh().enqueue::<_, 0>(this);
+    }
+
+    /// Has a work item go on in process context.
+    pub(super) fn go_on_in_process(self: ArcBorrow<'_, Self>) {
+        let this = Arc::from(self);
+        let _ = queues::process().enqueue::<_, 1>(this);
+    }
+}

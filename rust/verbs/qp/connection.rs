@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a queue pair comes to its connection, and how that ends.
+//!
+//! The connection manager [attaches](Qp::attach) while it works for the queue pair. The stream,
+//! once started, tells of its end; whoever ends it asks the stream, or, before there is one, the
+//! connection manager.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::{
+    Qp,
+    QpEvent,
+    QpState, //
+};
+use crate::{
+    stream::{
+        Close,
+        EndReason,
+        Stream, //
+    },
+    verbs::queue::recv::RecvSource, //
+};
+
+/// How a queue pair leaves while the connection manager works for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// The owner wants a graceful disconnect.
+    Graceful,
+    /// At once.
+    Abort,
+}
+
+/// What the connection manager hears of the queue pair it has attached to.
+pub(crate) trait Attached: Send + Sync {
+    /// The queue pair goes, and no stream is running: the set-up is to be given up.
+    ///
+    /// Any context, maybe under locks: only notes it and queues work. The connection manager
+    /// [detaches](Qp::detach) in finite time.
+    fn qp_leaving(&self, how: Leaving);
+
+    /// The owner of the queue pair ends the connection. Any context; only notes it and queues work.
+    fn owner_closes(&self);
+
+    /// What a queue pair that connects itself tells of its [terms](Qp::terms) has changed.
+    ///
+    /// Context as above.
+    fn qp_news(&self);
+}
+
+impl Qp {
+    /// Gives the queue pair to a stream that is about to start. Process context.
+    ///
+    /// `EINVAL` if it has or had a stream, `ENOTCONN` if it is in error; the caller then gives the
+    /// connection up.
+    pub(crate) fn set_rts(&self, stream: Arc<Stream>) -> Result {
+        let mut inner = self.inner.lock();
+        if inner.started {
+            return Err(EINVAL);
+        }
+        if !matches!(inner.state, QpState::Idle | QpState::Rtr | QpState::Waiting)
+            || !self.core.get()
+        {
+            return Err(crate::sys::errno::ENOTCONN);
+        }
+        inner.started = true;
+        inner.stream = Some(stream);
+        self.set_state(&mut inner, QpState::Rts);
+        Ok(())
+    }
+
+    /// Tells how far closing has gone, for `query_qp`. Any context.
+    pub(crate) fn enter(&self, state: QpState) {
+        let mut inner = self.inner.lock();
+        let later = match state {
+            QpState::Closing => inner.state == QpState::Rts,
+            QpState::Terminate => matches!(inner.state, QpState::Rts | QpState::Closing),
+            _ => false,
+        };
+        if later {
+            self.set_state(&mut inner, state);
+        }
+    }
+
+    /// Takes the queue pair back from its stream: the stream's last act, which afterwards touches
+    /// neither queues nor regions. Softirq or process context, the socket lock held.
+    ///
+    /// The stream has itself completed all that it had fetched; `lost`: some of that without
+    /// success.
+    pub(crate) fn stream_ended(self: &Arc<Self>, reason: EndReason, lost: bool) {
+        let mut inner = self.inner.lock();
+        let stream = inner.stream.take();
+        // In InfiniBand nobody hears of it when a peer with which he has no business goes.
+        let unnoticed = reason == EndReason::PeerFin
+            && !lost
+            && matches!(inner.state, QpState::Rts | QpState::Closing)
+            && matches!(&inner.direct, Some(direct) if !direct.closing);
+        let direct = inner.direct.is_some();
+        let mirror = inner.mirror.clone();
+        let end = if unnoticed {
+            QpState::Left
+        } else {
+            QpState::Error
+        };
+        self.set_state(&mut inner, end);
+        drop(inner);
+        if stream.is_none() {
+            return;
+        }
+        if let Some(mirror) = mirror {
+            mirror.close(Close::Leave);
+        }
+        if unnoticed {
+            drop(stream);
+            self.core.put();
+            return;
+        }
+        match reason {
+            EndReason::TerminateReceived | EndReason::LlpError(_) => self.fatal(QpEvent::Fatal),
+            EndReason::Reset | EndReason::PeerFin if direct => self.fatal(QpEvent::Fatal),
+            _ => {}
+        }
+        self.flush();
+        if matches!(self.rq, RecvSource::Shared(_)) {
+            self.fatal(QpEvent::LastWqeReached);
+        }
+        drop(stream);
+        self.core.put();
+    }
+
+    /// Gives the receiving end of a queue pair that is connected to itself to a stream. Process
+    /// context.
+    ///
+    /// `ENOTCONN` if the sending end is not there any more.
+    pub(crate) fn set_mirror(&self, stream: Arc<Stream>) -> Result {
+        let mut inner = self.inner.lock();
+        if inner.state != QpState::Rts || inner.mirror.is_some() || !self.core.get() {
+            return Err(crate::sys::errno::ENOTCONN);
+        }
+        inner.mirror = Some(stream);
+        Ok(())
+    }
+
+    /// As [`stream_ended`](Self::stream_ended), of the receiving end.
+    pub(crate) fn mirror_ended(self: &Arc<Self>) {
+        let mut inner = self.inner.lock();
+        let mirror = inner.mirror.take();
+        let stream = inner.stream.clone();
+        drop(inner);
+        if mirror.is_none() {
+            return;
+        }
+        match stream {
+            Some(stream) => stream.close(Close::Leave),
+            None => self.flush(),
+        }
+        drop(mirror);
+        self.core.put();
+    }
+
+    /// Puts the queue pair into the error state. Any context; what has to wait is deferred.
+    pub(crate) fn fail(self: &Arc<Self>) {
+        let mut inner = self.inner.lock();
+        self.set_state(&mut inner, QpState::Error);
+        let stream = inner.stream.clone();
+        let attached = inner.attached.clone();
+        // What has been reported as sent must arrive: no more than this can the owner of a queue
+        // pair that connects itself do.
+        let how = match &inner.direct {
+            Some(_) => Close::Leave,
+            None => Close::Abort,
+        };
+        drop(inner);
+        match stream {
+            // The stream's end flushes.
+            Some(stream) => stream.close(how),
+            None => {
+                if let Some(attached) = attached {
+                    attached.qp_leaving(Leaving::Abort);
+                }
+                self.flush();
+            }
+        }
+    }
+
+    /// Tells the connection manager that the owner ends the connection. Process context.
+    pub(super) fn tell_owner_closes(&self) {
+        let attached = self.inner.lock().attached.clone();
+        if let Some(attached) = attached {
+            attached.owner_closes();
+        }
+    }
+
+    /// Starts the graceful end. Any context.
+    ///
+    /// Does nothing when the connection has ended already. `EINVAL` when there was none.
+    pub(super) fn close(&self) -> Result {
+        let mut inner = self.inner.lock();
+        match inner.state {
+            QpState::Rts => {
+                self.set_state(&mut inner, QpState::Closing);
+                let stream = inner.stream.clone();
+                drop(inner);
+                if let Some(stream) = stream {
+                    stream.close(Close::Graceful);
+                }
+                Ok(())
+            }
+            QpState::Closing => Ok(()),
+            // Who is told that the peer has gone answers with his own disconnect, as
+            // rdma_disconnect(3) wants it; librdmacm fails it if this fails.
+            QpState::Terminate | QpState::Error if inner.started => Ok(()),
+            QpState::Idle | QpState::Rtr => {
+                let attached = inner.attached.clone();
+                drop(inner);
+                attached.ok_or(EINVAL)?.qp_leaving(Leaving::Graceful);
+                Ok(())
+            }
+            QpState::Terminate | QpState::Error | QpState::Waiting | QpState::Left => Err(EINVAL),
+        }
+    }
+
+    /// The connection manager begins to work for the queue pair. Process context.
+    ///
+    /// `EINVAL` when it does so already, when there is or was a stream, or in the error state.
+    pub(crate) fn attach(&self, owner: Arc<dyn Attached>) -> Result {
+        let mut inner = self.inner.lock();
+        if inner.attached.is_some()
+            || inner.started
+            || !matches!(inner.state, QpState::Idle | QpState::Rtr)
+            || !self.core.get()
+        {
+            return Err(EINVAL);
+        }
+        inner.attached = Some(owner);
+        Ok(())
+    }
+
+    /// The connection manager has finished with the queue pair. Process context.
+    pub(crate) fn detach(&self) {
+        let attached = self.inner.lock().attached.take();
+        if attached.is_some() {
+            self.core.put();
+        }
+        drop(attached);
+    }
+
+    /// `iw_cm` takes a reference (`iw_add_ref`): destroying waits for it.
+    ///
+    /// `false` when it is being destroyed already.
+    pub(crate) fn cm_get(&self) -> bool {
+        self.core.get()
+    }
+
+    /// `iw_cm` gives a reference back (`iw_rem_ref`).
+    pub(crate) fn cm_put(&self) {
+        self.core.put();
+    }
+
+    /// Ends the queue pair: nothing of it is heard any more once this has returned. Process
+    /// context; sleeps until the stream, the connection manager and `iw_cm` have let go.
+    pub(in crate::verbs) fn destroy(self: &Arc<Self>) {
+        self.tell_owner_closes();
+        self.fail();
+        self.core.retire();
+        self.stop_flushing();
+    }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The states of a queue pair.
+
+/// The states of a queue pair, and what the verbs call them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum QpState {
+    /// `RESET` and `INIT`: nothing but receives can be posted.
+    Idle = 0,
+    /// `RTR`: as idle.
+    Rtr = 1,
+    /// `RTS`: a stream is running.
+    Rts = 2,
+    /// `SQD`: the stream is being closed gracefully.
+    Closing = 3,
+    /// `SQE`: a Terminate was sent or received.
+    Terminate = 4,
+    /// `ERR`: nothing is executed any more.
+    Error = 5,
+    /// `RTS` of a queue pair that connects itself: work requests wait for the stream.
+    Waiting = 6,
+    /// The peer of a queue pair that connects itself has left in order, nothing was lost, and the
+    /// owner has not noticed: for him the state is as before.
+    Left = 7,
+}
+
+impl QpState {
+    /// The state of that number; anything unknown is the error state.
+    pub(super) const fn from_u32(value: u32) -> Self {
+        match value {
+            0 => Self::Idle,
+            1 => Self::Rtr,
+            2 => Self::Rts,
+            3 => Self::Closing,
+            4 => Self::Terminate,
+            6 => Self::Waiting,
+            7 => Self::Left,
+            _ => Self::Error,
+        }
+    }
+
+    /// Its number in `enum ib_qp_state`, for trace events.
+    pub(super) const fn traced(self) -> u32 {
+        match self {
+            Self::Idle => 1,
+            Self::Rtr => 2,
+            Self::Rts | Self::Waiting | Self::Left => 3,
+            Self::Closing => 4,
+            Self::Terminate => 5,
+            Self::Error => 6,
+        }
+    }
+}
