@@ -257,6 +257,7 @@ mod suite {
         Ok(())
     }
 
+    /// DDP-90.
     #[test]
     fn stags_are_sparse_and_follow_no_rule() -> Result {
         const N: usize = 1000;

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Start-up frames: MPA-60 to MPA-69, MPA-79, MPA-81, EMC-01 to EMC-06.
+//! Start-up frames: MPA-53, MPA-60 to MPA-69, MPA-79, MPA-81, MPA-82, EMC-01 to EMC-06.
 
+use iwarp_wire::mpa::fpdu::{
+    FpduWriter,
+    Framer,
+    Next, //
+};
 use iwarp_wire::mpa::startup::{
     parse,
     Depth,
@@ -19,7 +24,11 @@ use iwarp_wire::mpa::startup::{
     MAX_PRIVATE_DATA, //
 };
 
-use crate::support::hex;
+use crate::support::{
+    hex,
+    read_fpdu,
+    write_fpdu, //
+};
 
 const KINDS: [FrameKind; 2] = [FrameKind::Request, FrameKind::Reply];
 
@@ -109,6 +118,43 @@ fn private_data_is_bounded() {
             assert_eq!(header, Ok(Progress::Need { total }));
         }
         assert_eq!(whole(&octets, FrameKind::Reply).private_data, data);
+    }
+}
+
+/// MPA-53, MPA-82: streaming data may go before; nothing of it counts, wherever MPA begins.
+///
+/// Only the upper layer knows the octet at which it ends, even if it looks like a frame of ours.
+#[test]
+fn delayed_startup() {
+    let request = raw(FrameKind::Request, 0xc0, 1, 4, b"data");
+    for streamed in [&b""[..], b"STARTTLS\r\n", &request[..16], &request] {
+        let mut writer = FpduWriter::new(true, true);
+        let messages: Vec<Vec<u8>> = (0..20u8).map(|n| vec![n; 100]).collect();
+        let mut stream = [streamed, &request].concat();
+        for message in &messages {
+            stream.extend(write_fpdu(&mut writer, &[], message));
+        }
+
+        let Ok(Progress::Frame { frame, len }) =
+            parse(&stream[streamed.len()..], FrameKind::Request)
+        else {
+            panic!("the Request stands behind {streamed:?}")
+        };
+        assert!(frame.markers, "the Request asks for markers");
+        assert_eq!(frame.private_data, b"data");
+
+        // Markers are counted from here, not from the stream's first octet.
+        let mut framer = Framer::new(true, true);
+        let mut rest = &stream[streamed.len() + len..];
+        for message in &messages {
+            let Next::Fpdu(fpdu) = framer.next(rest) else {
+                panic!("an FPDU follows")
+            };
+            let (now, then) = rest.split_at(fpdu.wire_len());
+            assert_eq!(read_fpdu(&mut framer, now), Ok(message.clone()));
+            rest = then;
+        }
+        assert!(rest.is_empty());
     }
 }
 
