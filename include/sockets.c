@@ -347,3 +347,10 @@ void rsiw_tcp_send_fin(struct sock *sk)
 	WRITE_ONCE(sk->sk_shutdown, sk->sk_shutdown | SEND_SHUTDOWN);
 	sk->sk_prot->shutdown(sk, SEND_SHUTDOWN);
 }
+
+#if IS_BUILTIN(CONFIG_KUNIT)
+bool rsiw_test_keeps_fragment(const struct sock *sk)
+{
+	return sk->sk_frag.page;
+}
+#endif /* CONFIG_KUNIT */

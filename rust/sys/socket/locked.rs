@@ -302,6 +302,18 @@ mod tests {
     }
 
     #[test]
+    fn an_idle_socket_keeps_no_fragment() -> Result {
+        let (a, _b) = connected()?;
+        let sock = a.sock();
+        for _ in 0..3 {
+            assert!(send_all(&sock, b"small enough to be copied"));
+            // SAFETY: The socket is locked.
+            assert!(!unsafe { bindings::rsiw_test_keeps_fragment(sock.lock().as_ptr()) });
+        }
+        Ok(())
+    }
+
+    #[test]
     fn fills_up_and_says_so() -> Result {
         let (a, b) = connected()?;
         a.set_sndbuf_cap(32768);

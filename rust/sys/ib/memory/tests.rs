@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit suite of the memory behind regions: pieces read as one range, and addresses of nobody.
+
+use kernel::{
+    kvec,
+    prelude::*, //
+};
+
+use super::{
+    Backing,
+    KernelMemory,
+    Segments, //
+};
+
+#[kunit_tests(rsiw_sys_ib_memory)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_one_range() -> Result {
+        // Pieces of odd lengths, one of them empty.
+        let buffers = kvec![
+            kvec![0u8; 7]?,
+            kvec![0u8; 1]?,
+            KVec::new(),
+            kvec![0u8; 4099]?,
+            kvec![0u8; 3]?
+        ]?;
+        let total = 7 + 1 + 4099 + 3usize;
+        let mut segments = Segments::with_capacity(8, GFP_KERNEL)?;
+        segments.fill_for_test(&buffers)?;
+        assert_eq!(segments.total(), total as u64);
+        let backing = Backing::Segments(segments);
+        let mut pattern = KVec::with_capacity(total, GFP_KERNEL)?;
+        for i in 0..total {
+            pattern.push((i % 251) as u8, GFP_KERNEL)?;
+        }
+        backing.write(0, &pattern)?;
+        let mut at = 0;
+        for buffer in &buffers {
+            for octet in buffer {
+                assert_eq!(usize::from(*octet), at % 251);
+                at += 1;
+            }
+        }
+        // Every beginning, at lengths around the ends of pieces.
+        let mut out = [0u8; 12];
+        for off in 0..total {
+            if (10..4098).contains(&off) {
+                continue;
+            }
+            for len in 0..out.len() {
+                let out = out.get_mut(..len).ok_or(EINVAL)?;
+                let fits = off + len <= total;
+                assert_eq!(backing.read(off as u64, out).is_ok(), fits);
+                if fits {
+                    assert!(pattern.get(off..off + len) == Some(&*out));
+                }
+            }
+        }
+        assert!(backing.write(total as u64, &[1]).is_err());
+        assert!(backing.write(u64::MAX, &[1]).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn stray_addresses_of_kernel_users_are_caught() {
+        // SAFETY: Only addresses that are refused, or that are those of a local variable.
+        let memory = unsafe { KernelMemory::new() };
+        let mut out = [0u8; 8];
+        for addr in [
+            0,
+            8,
+            0x1000,
+            0x7fff_ffff_f000,
+            i64::MAX as u64,
+            u64::MAX - 3,
+        ] {
+            assert!(memory.read(addr, &mut out).is_err());
+        }
+        let value = 0x0102_0304_0506_0708u64;
+        let addr = (&raw const value) as u64;
+        assert!(memory.read(addr, &mut out).is_ok());
+        assert_eq!(u64::from_ne_bytes(out), value);
+    }
+}
