@@ -193,3 +193,30 @@ int kv_wait_for(struct kv_wait *w, const char *what)
 	pr_err("rsiw_kverbs_test: no completion: %s\n", what);
 	return -ETIMEDOUT;
 }
+
+int kv_expect(const struct kv_wait *w, const char *what)
+{
+	if (w->wc.status == IB_WC_SUCCESS)
+		return 0;
+	pr_err("rsiw_kverbs_test: %s: %s\n", what, ib_wc_status_msg(w->wc.status));
+	return -EIO;
+}
+
+int kv_post_and_wait(struct kv_end *e, struct ib_send_wr *first, struct ib_send_wr *last, const char *what)
+{
+	struct kv_wait *w = kv_wait_new();
+	struct ib_send_wr *wr;
+	int err;
+
+	/* All of them, as those that ask for no completion get one if they fail. */
+	for (wr = first; wr; wr = wr->next)
+		wr->wr_cqe = &kv_wait_new()->cqe;
+	last->wr_cqe = &w->cqe;
+	last->send_flags |= IB_SEND_SIGNALED;
+	err = ib_post_send(e->id->qp, first, NULL);
+	if (err) {
+		pr_err("rsiw_kverbs_test: posting %s: %d\n", what, err);
+		return err;
+	}
+	return kv_wait_for(w, what) ?: kv_expect(w, what);
+}

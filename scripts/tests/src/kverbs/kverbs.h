@@ -51,6 +51,10 @@ struct kv_wait {
 struct kv_wait *kv_wait_new(void);
 int kv_wait_for(struct kv_wait *w, const char *what);	/* 0 if it came; look at wc.status */
 
+int kv_expect(const struct kv_wait *w, const char *what);	/* that it succeeded */
+/* Posts the requests from @first on, and waits until @last has succeeded. */
+int kv_post_and_wait(struct kv_end *e, struct ib_send_wr *first, struct ib_send_wr *last, const char *what);
+
 /* Scattered pages with one mapping to look at them, and what they must contain. */
 struct kv_buffer {
 	struct page *pages[KV_PAGES];
@@ -75,6 +79,9 @@ void kv_layout_pages(struct kv_layout *l, struct kv_buffer *b, u32 len);
 void kv_layout_gaps(struct kv_layout *l, struct kv_buffer *b, u32 len);
 /* Puts @data into @to (the buffer itself or its "want") at the layout's places. */
 void kv_layout_put(const struct kv_layout *l, u8 *to, const u8 *data);
+
+/* The longest page list, of memory of @b, written and read by @a. */
+int kv_longest(struct kv_end *a, struct kv_end *b);
 
 u32 kv_below(u32 n);
 void kv_random_bytes(void *to, size_t len);

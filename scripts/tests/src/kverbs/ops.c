@@ -99,33 +99,6 @@ static u32 random_length(void)
 	}
 }
 
-static int expect(const struct kv_wait *w, const char *what)
-{
-	if (w->wc.status == IB_WC_SUCCESS)
-		return 0;
-	pr_err("rsiw_kverbs_test: %s: %s\n", what, ib_wc_status_msg(w->wc.status));
-	return -EIO;
-}
-
-static int post_and_wait(struct kv_end *e, struct ib_send_wr *first, struct ib_send_wr *last, const char *what)
-{
-	struct kv_wait *w = kv_wait_new();
-	struct ib_send_wr *wr;
-	int err;
-
-	/* All of them, as those that ask for no completion get one if they fail. */
-	for (wr = first; wr; wr = wr->next)
-		wr->wr_cqe = &kv_wait_new()->cqe;
-	last->wr_cqe = &w->cqe;
-	last->send_flags |= IB_SEND_SIGNALED;
-	err = ib_post_send(e->id->qp, first, NULL);
-	if (err) {
-		pr_err("rsiw_kverbs_test: posting %s: %d\n", what, err);
-		return err;
-	}
-	return kv_wait_for(w, what) ?: expect(w, what);
-}
-
 /* Chooses octets of the side's buffer, maps them, and prepares the REG_MR. */
 static int choose(struct side *s, u32 len, int access, struct ib_reg_wr *wr)
 {
@@ -163,7 +136,7 @@ static int local_inv(struct side *s)
 {
 	struct ib_send_wr wr = { .opcode = IB_WR_LOCAL_INV, .ex.invalidate_rkey = s->in_use->rkey };
 
-	return post_and_wait(s->end, &wr, &wr, "LOCAL_INV");
+	return kv_post_and_wait(s->end, &wr, &wr, "LOCAL_INV");
 }
 
 /* Cuts contiguous memory into up to KV_SGE elements under local_dma_lkey. */
@@ -205,7 +178,7 @@ static int write_and_invalidate(struct side *from, struct side *to, u32 len)
 
 	recv_sge = (struct ib_sge){ .addr = (uintptr_t)to->linear, .length = 64, .lkey = to->end->pd->local_dma_lkey };
 	recv.wr_cqe = &received->cqe;
-	err = post_and_wait(to->end, &reg.wr, &reg.wr, "REG_MR");
+	err = kv_post_and_wait(to->end, &reg.wr, &reg.wr, "REG_MR");
 	err = err ?: ib_post_recv(to->end->id->qp, &recv, NULL);
 	if (err)
 		return err;
@@ -221,9 +194,9 @@ static int write_and_invalidate(struct side *from, struct side *to, u32 len)
 	send.sg_list = &send_sge;
 	send.num_sge = 1;
 	send.ex.invalidate_rkey = key;
-	err = post_and_wait(from->end, &write.wr, &send, "Write and Send with Invalidate");
+	err = kv_post_and_wait(from->end, &write.wr, &send, "Write and Send with Invalidate");
 	err = kv_wait_for(received, "receive") ?: err;
-	err = err ?: expect(received, "receive");
+	err = err ?: kv_expect(received, "receive");
 	if (err)
 		return err;
 	if (!(received->wc.wc_flags & IB_WC_WITH_INVALIDATE) || received->wc.ex.invalidate_rkey != key) {
@@ -259,7 +232,7 @@ static int read_and_invalidate(struct side *to, struct side *from, u32 len, bool
 	if (len < to->layout.len)	/* the sink keeps what the Read does not reach */
 		memset(from->linear + len, KV_GUARD, to->layout.len - len);
 	kv_layout_put(&to->layout, to->buffer.want, from->linear);
-	err = post_and_wait(from->end, &source.wr, &source.wr, "REG_MR of the source");
+	err = kv_post_and_wait(from->end, &source.wr, &source.wr, "REG_MR of the source");
 	if (err)
 		return err;
 
@@ -271,11 +244,11 @@ static int read_and_invalidate(struct side *to, struct side *from, u32 len, bool
 	sink.wr.next = &read.wr;
 	if (with_inv) {
 		read.wr.ex.invalidate_rkey = to->in_use->lkey;
-		err = post_and_wait(to->end, &sink.wr, &read.wr, "REG_MR and Read with Invalidate");
+		err = kv_post_and_wait(to->end, &sink.wr, &read.wr, "REG_MR and Read with Invalidate");
 	} else {
 		inv.ex.invalidate_rkey = to->in_use->rkey;
 		read.wr.next = &inv;
-		err = post_and_wait(to->end, &sink.wr, &inv, "REG_MR, Read and fenced LOCAL_INV");
+		err = kv_post_and_wait(to->end, &sink.wr, &inv, "REG_MR, Read and fenced LOCAL_INV");
 	}
 	err = err ?: local_inv(from);
 	unmap(to);
@@ -370,6 +343,7 @@ static int one_connection(int number)
 	err = err ?: side_open(&s[1], &p->b);
 	for (i = 0; !err && i < rounds; i++)
 		err = one_operation(s, i == 0);
+	err = err ?: kv_longest(&p->a, &p->b);
 	err = err ?: stale_keys(s, number);
 	/* Requests are flushed before the memory they name goes away. */
 	ib_drain_qp(p->a.id->qp);
