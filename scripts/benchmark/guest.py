@@ -33,6 +33,9 @@ def plan():
         for operation in OPERATIONS:
             yield f"{operation}_bw_{size}", RDMA, (
                 lambda bed, c, o=operation, s=size: measure.bandwidth(bed, c, o, s))
+    for operation in ("write", "read"):
+        yield f"asleep_{operation}_65536", ("rsiw", "siw"), (
+            lambda bed, c, o=operation: measure.asleep(bed, c, o, 65536))
     for size in (64, 4096):
         yield f"round_trip_{size}", ("tcp",), (
             lambda bed, c, s=size: measure.round_trip(bed, c, s))

@@ -101,22 +101,33 @@ def crc_twice(_bed, _candidate):
     return {"value": float(run(*on(1), "/out/crc_twice")), "unit": "MB/s"}
 
 
+def bulk(bed, candidate, operation, size, messages):
+    """MB/s of a program that sleeps while there is nothing to do; the other end has none at all."""
+    return float(run(*on(1), "/out/bulk", bed.server(candidate), operation, str(size), str(messages)))
+
+
+def asleep(bed, candidate, operation, size):
+    """As `bandwidth`, but nobody polls: iperf3 does not either."""
+    octets = 50_000_000 if candidate == "siw" else 1_500_000_000
+    return {"value": bulk(bed, candidate, operation, size, octets // size), "unit": "MB/s"}
+
+
 def work(bed, candidate):
     """CPU seconds of the whole machine per GB, programs that sleep while there is nothing to do.
 
     Two runs of different length, so that what begins and ends programs does not count.
     """
+    size = 65536
+
     def transfer(parts):
         before = cpu_seconds()
         if candidate == "tcp":
             octets = iperf(bed, candidate, str(parts))["bytes"]
         else:
-            # Some 60 MB for siw; perftest knows no time limit with events. Its Writes know no
-            # events, and its Sends wait for good if the peer's credits come late.
-            messages = parts * (1000 if candidate == "siw" else 10000)
-            row = perftest(bed, candidate, "ib_read_bw", "-s", "65536", "-n", str(messages),
-                           "--events", "--report_gbits")
-            octets = row[0] * row[1]
+            # perftest's server polls to the end, whatever it is told.
+            messages = parts * (1000 if candidate in ("siw", "rsiw-crc") else 10000)
+            bulk(bed, candidate, "read", size, messages)
+            octets = size * messages
         return octets, cpu_seconds() - before
 
     short, long = transfer(1), transfer(3)
