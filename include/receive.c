@@ -3,6 +3,7 @@
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
+#include <linux/smp.h>
 #include <linux/tcp.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
@@ -184,6 +185,27 @@ struct sk_buff *rsiw_test_skb(u32 linear, u32 frags, u32 frag_len, u32 parts)
 void rsiw_test_free_skb(struct sk_buff *skb)
 {
 	kfree_skb(skb);
+}
+
+static void rsiw_test_feed_this_cpu(void *dev)
+{
+	struct sk_buff *skb = alloc_skb(ETH_HLEN, GFP_ATOMIC);
+
+	if (!skb)
+		return;
+	skb_reset_mac_header(skb);
+	skb->dev = dev;
+	skb->protocol = htons(ETH_P_LOOPBACK);
+	netif_rx(skb);
+}
+
+/*
+ * Gives every CPU something to receive, which nobody wants. A buffer that another CPU has freed
+ * waits for that before it is freed for good, and keeps its pages until then.
+ */
+void rsiw_test_feed_cpus(void)
+{
+	on_each_cpu(rsiw_test_feed_this_cpu, init_net.loopback_dev, true);
 }
 
 #endif /* CONFIG_KUNIT */

@@ -86,6 +86,7 @@ u32 rsiw_skb_chunk(const struct sk_buff *skb, struct rsiw_skb_cursor *cursor, u3
 int rsiw_test_loopback_up(void);
 struct sk_buff *rsiw_test_skb(u32 linear, u32 frags, u32 frag_len, u32 parts);
 void rsiw_test_free_skb(struct sk_buff *skb);
+void rsiw_test_feed_cpus(void);
 bool rsiw_test_keeps_fragment(const struct sock *sk);
 #endif
 

@@ -295,7 +295,11 @@ mod tests {
         }));
         assert_eq!(wrong, 0);
         // Acknowledged and read: TCP lets go of the pages, and they can be written.
-        assert!(eventually(|| run.is_exclusive()));
+        assert!(eventually(|| {
+            // SAFETY: Process context, nothing is held.
+            unsafe { bindings::rsiw_test_feed_cpus() };
+            run.is_exclusive()
+        }));
         assert_eq!(run.as_mut_slice().len(), len);
         assert!(from.lock().send_pages(&run, 1, len) == Err(EINVAL));
         Ok(())
