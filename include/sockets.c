@@ -255,6 +255,17 @@ bool rsiw_tcp_writable(const struct sock *sk)
 	return sk_stream_is_writeable(sk);
 }
 
+/* Whether TCP makes another buffer now; if not, it calls write_space when it does. */
+bool rsiw_tcp_has_room(struct sock *sk)
+{
+	struct socket *sock = sk->sk_socket;
+
+	if (sk_stream_memory_free(sk) || !sock)
+		return true;
+	set_bit(SOCK_NOSPACE, &sock->flags);
+	return false;
+}
+
 bool rsiw_tcp_queues_empty(const struct sock *sk)
 {
 	return tcp_rtx_and_write_queues_empty(sk);

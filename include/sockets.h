@@ -50,6 +50,7 @@ u32 rsiw_tcp_tail_room(const struct sock *sk);
 u32 rsiw_tcp_unsent(const struct sock *sk);
 bool rsiw_tcp_fit_sndbuf(struct sock *sk, u32 octets, u32 far_us);
 bool rsiw_tcp_writable(const struct sock *sk);
+bool rsiw_tcp_has_room(struct sock *sk);
 bool rsiw_tcp_queues_empty(const struct sock *sk);
 void rsiw_tcp_clear_nospace(struct sock *sk);
 int rsiw_tcp_send_pages(struct sock *sk, struct page *page, u32 off, u32 len);

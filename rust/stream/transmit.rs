@@ -124,6 +124,9 @@ impl Session<'_> {
             return Progress::Wait;
         }
         for _ in 0..budget {
+            if !self.has_room(locked) {
+                return Progress::Wait;
+            }
             let Built::Run { full } = self.build(locked) else {
                 return Progress::Wait;
             };
@@ -132,6 +135,19 @@ impl Session<'_> {
             }
         }
         Progress::More
+    }
+
+    /// Whether TCP takes a run now; if not, it calls when it does.
+    ///
+    /// A run is laid out for what TCP has not sent. Were it built and then refused, TCP would send
+    /// the last, short segment before it takes the run, whose FPDUs would straddle every boundary.
+    fn has_room(&mut self, locked: &mut Locked) -> bool {
+        let room = locked.has_room() || locked.fit_sndbuf(SEND_BUFFER, FAR_US);
+        if !room {
+            self.proto.tx.blocked = true;
+            self.proto.tx.queued.not_looked();
+        }
+        room
     }
 
     /// Hands the current run to TCP; whether that is done and the next one may be built.

@@ -187,6 +187,11 @@ impl Queued {
             && self.irq.is_empty()
     }
 
+    /// The send queue has not been looked at, and may not be empty any more.
+    pub(super) fn not_looked(&mut self) {
+        self.idle = false;
+    }
+
     /// Takes the work request that had to wait.
     pub(super) fn take_stalled(&mut self) -> Option<SendWqe> {
         self.stalled.take()

@@ -113,6 +113,15 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_writable(self.as_ptr()) }
     }
 
+    /// Whether TCP would take anything now. If not, it calls
+    /// [`Handler::write_space`](super::Handler::write_space) when it does, as after sending found no
+    /// room. A connection that is over has room: sending tells.
+    #[inline]
+    pub(crate) fn has_room(&mut self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_has_room(self.as_ptr()) }
+    }
+
     /// Makes a fixed send buffer as large as the way needs: `octets` on a short one, twice the
     /// congestion window where a round trip lasts more than `far_us` microseconds, up to the
     /// system's limit (`net.ipv4.tcp_wmem`). Whether there is room now.
@@ -337,6 +346,7 @@ mod tests {
                 }
             };
             assert!(full == EAGAIN);
+            assert!(!locked.has_room());
             assert!(!locked.write_queues_empty());
             assert!(locked.size_goal() >= locked.mss());
             assert_eq!(locked.size_goal() % locked.mss(), 0);
@@ -350,6 +360,7 @@ mod tests {
             read == sent
         }));
         assert!(eventually(|| from.lock().stream_writable()));
+        assert!(from.lock().has_room());
         Ok(())
     }
 
