@@ -43,6 +43,22 @@ target_down() {
 	modprobe -r nvme-rdma nvmet-rdma nvmet
 }
 
+# What everybody waits for, should the host not come away from the target.
+look() {
+	echo w >/proc/sysrq-trigger
+	dmesg | tail -n 200
+	ss -tinoem
+	rdma resource show qp
+	rdma resource show cm_id
+	rdma statistic show
+}
+
+disconnect() {
+	(run 30 "disconnect $1" nvme disconnect -n "$NQN") && return
+	look
+	die "round $1: the host did not disconnect"
+}
+
 # The block device of the connected subsystem.
 disk() {
 	local d
@@ -64,7 +80,7 @@ for round in 1 2 3 4 5 6 7 8 9 10; do
 	run 60 "fio $round" fio --name=nvme --filename="/dev/$(disk)" --size=8m --bs="$((round % 2 ? 4096 : 262144))" \
 		--iodepth=16 --ioengine=libaio --direct=1 --rw=randwrite --verify=crc32c --do_verify=1 \
 		--verify_fatal=1 --minimal
-	run 30 "disconnect $round" nvme disconnect -n "$NQN"
+	disconnect "$round"
 	wait_for 20 "the NVMe disk is gone" not disk_there
 	ok "round $round: connected, verified, disconnected"
 done
