@@ -3,7 +3,7 @@
 
 import os
 
-from machine import PARAMETERS, load, make_link, run, unload, write
+from machine import CRC_TABLE, PARAMETERS, load, make_link, run, unload, write
 
 KINDS = ("rsiw", "siw", "rxe")
 MODULES = {"rsiw": "rsiw", "siw": "siw", "rxe": "rdma_rxe"}
@@ -34,7 +34,9 @@ class Bed:
         """Loads the module under test with the right parameter, if it is not."""
         if kind_of(candidate) != "rsiw":
             return
-        crc = int(candidate == "rsiw-crc")
+        if os.path.exists(CRC_TABLE):
+            write(CRC_TABLE, str(int(candidate == "rsiw-table")))
+        crc = int(candidate in ("rsiw-crc", "rsiw-table"))
         if crc != self.crc:
             if self.crc is not None:
                 self.drop_links("rsiw")

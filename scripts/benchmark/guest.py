@@ -17,7 +17,7 @@ import time
 import measure
 import storage
 from beds import BEDS, kind_of, quiet_network
-from machine import Failed, processors, read, run
+from machine import CRC_TABLE, Failed, processors, read, run
 
 # For profiles of the User-mode Linux process, which are taken outside.
 KALLSYMS = "BENCH_KALLSYMS" in os.environ
@@ -42,9 +42,10 @@ def plan():
         for operation in OPERATIONS:
             yield f"{operation}_lat_{size}", RDMA, (
                 lambda bed, c, o=operation, s=size: measure.latency(bed, c, o, s))
-    # Elsewhere the processor has an instruction for it.
-    if "User Mode Linux" in read("/proc/cpuinfo"):
-        yield "crc_twice", ("rsiw-crc",), measure.crc_twice
+    if os.path.exists(CRC_TABLE):
+        yield "crc_twice", ("rsiw-table",), measure.crc_twice
+        yield "write_bw_65536", ("rsiw-table",), (
+            lambda bed, c: measure.bandwidth(bed, c, "write", 65536))
     for count in (1, 4, 16, 64):
         yield f"write_qps_{count}", ("rsiw", "siw"), (
             lambda bed, c, n=count: measure.bandwidth(bed, c, "write", 65536, "-q", str(n), "-t",

@@ -12,6 +12,8 @@ MODPROBE = ["modprobe", *os.environ.get("BENCH_MODPROBE", "").split()]
 FILES = dict(word.split("=", 1) for word in os.environ.get("BENCH_MODULES", "").split())
 # More parameters for the module under test.
 PARAMETERS = os.environ.get("BENCH_PARAMETERS", "").split()
+# Only the benchmark's own kernel has it: 1 sums CRC-32C by table, not by instruction.
+CRC_TABLE = "/sys/module/crc32/parameters/table"
 
 
 class Failed(Exception):

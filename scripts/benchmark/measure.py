@@ -85,12 +85,8 @@ def round_trip(bed, candidate, size):
 
 def bandwidth(bed, candidate, operation, size, *more):
     """MB/s, messages a second."""
-    # What is under way when the time is over does not count. By default that are up to 128
-    # messages: of the longest ones, with a CRC by table, all that is moved in a second.
-    shallow = candidate == "rsiw-crc" and size >= 1 << 20
-    depth = ("-t", "16", "-Q", "4") if shallow else ()
     row = perftest(bed, candidate, f"ib_{operation}_bw", "-s", str(size), "-D", SECONDS, "-f", "0",
-                   "--report_gbits", *depth, *more)
+                   "--report_gbits", *more)
     # Counted here: perftest's own rates rest on a guess of the time stamps' clock.
     octets, seconds = row[0] * row[1], float(SECONDS)
     return {"value": octets / seconds / 1e6, "unit": "MB/s", "messages": row[1] / seconds}
@@ -125,7 +121,7 @@ def work(bed, candidate):
             octets = iperf(bed, candidate, str(parts))["bytes"]
         else:
             # perftest's server polls to the end, whatever it is told.
-            messages = parts * (1000 if candidate in ("siw", "rsiw-crc") else 10000)
+            messages = parts * (1000 if candidate == "siw" else 10000)
             bulk(bed, candidate, "read", size, messages)
             octets = size * messages
         return octets, cpu_seconds() - before

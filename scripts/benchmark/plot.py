@@ -3,8 +3,8 @@
 
 from html import escape
 
-COLORS = {"tcp": "#8c8c8c", "rsiw": "#c1440e", "rsiw-crc": "#e9a178", "siw": "#3b6ea5",
-          "rxe": "#7aa6a1"}
+COLORS = {"tcp": "#8c8c8c", "rsiw": "#c1440e", "rsiw-crc": "#e9a178", "rsiw-table": "#f3cfb8",
+          "siw": "#3b6ea5", "rxe": "#7aa6a1"}
 LO = "lo1500"
 # Title, unit, scale to it, and for each bar a label and where its number comes from.
 PANELS = (
@@ -15,7 +15,7 @@ PANELS = (
     ("read, 64 B, latency", "us", 1, "read_lat_64", None),
     ("NFS 4.2, sequential read", "GB/s", 1e-3, "nfs_read", "nfs_read"),
 )
-WIDTH, PANEL_HEIGHT, BAR, LEFT = 860, 150, 18, 100
+WIDTH, PANEL_HEIGHT, BAR, LEFT = 860, 150, 18, 120
 
 
 def bars(table, labels, measure, tcp_measure):

@@ -15,7 +15,8 @@ import time
 from plot import plot
 from targets import TARGETS
 
-LABELS = {"tcp": "TCP", "rsiw": "rsiw", "rsiw-crc": "rsiw, CRC on", "siw": "siw", "rxe": "rxe"}
+LABELS = {"tcp": "TCP", "rsiw": "rsiw", "rsiw-crc": "rsiw, CRC on", "rsiw-table": "rsiw, CRC table",
+          "siw": "siw", "rxe": "rxe"}
 CANDIDATES = tuple(LABELS)
 PATHS = {
     "lo1500": "loopback, MTU 1500",
