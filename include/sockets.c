@@ -215,7 +215,8 @@ u32 rsiw_tcp_unsent_tail(const struct sock *sk)
 
 /*
  * Octets of page-wise pieces that the buffer which is appended to still has places for; a run of
- * them goes into that buffer whole. ~0 if the next run gets a buffer of its own.
+ * them goes into that buffer whole. 0 if there is such a buffer, but it has none left; ~0 if there
+ * is none. Either way the next run gets a buffer of its own.
  */
 u32 rsiw_tcp_tail_room(const struct sock *sk)
 {
@@ -223,9 +224,9 @@ u32 rsiw_tcp_tail_room(const struct sock *sk)
 	u32 most = READ_ONCE(net_hotdata.sysctl_max_skb_frags);
 	u32 used = skb ? skb_shinfo(skb)->nr_frags : 0;
 
-	if (!skb || !tcp_skb_can_collapse_to(skb) || used >= most)
+	if (!skb || !tcp_skb_can_collapse_to(skb))
 		return U32_MAX;
-	return (most - used) * PAGE_SIZE;
+	return used < most ? (most - used) * PAGE_SIZE : 0;
 }
 
 /* Octets not yet sent, of all buffers. */

@@ -60,6 +60,8 @@ pub(super) struct Tx {
     sent: u64,
     /// TCP had no room, and will call when it has.
     blocked: bool,
+    /// A segment begins behind so many octets, however much before them is unsent.
+    origin: u64,
     /// FPDUs may be sent: on the responder's side not before one came (RFC 5044 section 7.1.2).
     pub(super) enabled: bool,
     /// FIN was given to TCP.
@@ -79,6 +81,7 @@ impl Tx {
             queued: Queued::new(config)?,
             sent: 0,
             blocked: false,
+            origin: 0,
             enabled: matches!(config.role, Role::Initiator { .. }),
             fin_sent: false,
             writer: FpduWriter::new(config.tx_markers, config.crc),
@@ -201,15 +204,24 @@ impl Session<'_> {
             self.proto.todo.retry = true;
             return Built::Nothing;
         };
+        let start = self.proto.tx.sent;
+        let places = locked.tail_room();
+        if places == 0 {
+            // TCP fills a segment up from the next buffer only if this one has a place for it.
+            self.proto.tx.origin = start;
+        }
+        let since = u32::try_from(start.wrapping_sub(self.proto.tx.origin)).unwrap_or(u32::MAX);
         let layout = Layout::new(
             locked.mss(),
             locked.size_goal(),
-            locked.unsent(),
+            locked.unsent().min(since),
             locked.unsent_tail(),
             buf.capacity() as u32,
         )
-        .within(locked.tail_room());
-        let start = self.proto.tx.sent;
+        .within(match places {
+            0 => u32::MAX,
+            some => some,
+        });
         let mut at = 0;
         let mut full = false;
         let space = buf.as_mut_slice();

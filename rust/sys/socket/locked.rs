@@ -91,8 +91,8 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_unsent_tail(self.as_ptr()) }
     }
 
-    /// The octets that TCP's last unsent buffer has places for, if they begin with a page. More
-    /// than any run if they will get a buffer of their own.
+    /// The octets that TCP's last unsent buffer has places for, if they begin with a page; 0 if it
+    /// has none left. More than any run if there is no such buffer.
     #[inline]
     pub(crate) fn tail_room(&self) -> u32 {
         // SAFETY: By the type invariant.
