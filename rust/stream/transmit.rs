@@ -60,8 +60,8 @@ pub(super) struct Tx {
     sent: u64,
     /// TCP had no room, and will call when it has.
     blocked: bool,
-    /// A segment begins behind so many octets, however much before them is unsent.
-    origin: u64,
+    /// A segment begins behind so many octets, if any, however much before them is unsent.
+    origin: Option<u64>,
     /// FPDUs may be sent: on the responder's side not before one came (RFC 5044 section 7.1.2).
     pub(super) enabled: bool,
     /// FIN was given to TCP.
@@ -81,7 +81,7 @@ impl Tx {
             queued: Queued::new(config)?,
             sent: 0,
             blocked: false,
-            origin: 0,
+            origin: None,
             enabled: matches!(config.role, Role::Initiator { .. }),
             fin_sent: false,
             writer: FpduWriter::new(config.tx_markers, config.crc),
@@ -208,9 +208,10 @@ impl Session<'_> {
         let places = locked.tail_room();
         if places == 0 {
             // TCP fills a segment up from the next buffer only if this one has a place for it.
-            self.proto.tx.origin = start;
+            self.proto.tx.origin = Some(start);
         }
-        let since = u32::try_from(start.wrapping_sub(self.proto.tx.origin)).unwrap_or(u32::MAX);
+        let since = self.proto.tx.origin.map(|at| start.wrapping_sub(at));
+        let since = since.map_or(u32::MAX, |n| u32::try_from(n).unwrap_or(u32::MAX));
         let layout = Layout::new(
             locked.mss(),
             locked.size_goal(),

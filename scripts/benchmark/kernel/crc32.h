@@ -3,10 +3,10 @@
  * CRC-32C with the processor's instruction for the benchmark kernel; lib/crc/crc32-main.c includes
  * it in the place of an architecture's own (scripts/bench-kernel).
  *
- * User-mode Linux has none and sums by table, some twenty times slower than the x86 kernel does on
- * the same processor. A process may use the instruction, and it needs no state but ordinary
- * registers. Each one waits three cycles for the one before, so long pieces are summed as three blocks side by
- * side; a sum is then moved on over the block behind it by a table.
+ * User-mode Linux has none and sums by table, thirty times slower than the x86 kernel does on the
+ * same processor. A process may use the instruction, and it needs no state but ordinary registers.
+ * Each one waits three cycles for the one before, so long pieces are summed as three blocks side
+ * by side; a sum is then moved on over the block behind it by a table.
  *
  * /sys/module/crc32/parameters/table: 1 sums by the kernel's own table.
  */
