@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The functions of sockets.h that look at what came in, and those that only tests need. */
+#include <linux/cpumask.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
-#include <linux/smp.h>
 #include <linux/tcp.h>
+#include <linux/workqueue.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
 #include <net/tcp.h>
@@ -187,25 +188,29 @@ void rsiw_test_free_skb(struct sk_buff *skb)
 	kfree_skb(skb);
 }
 
-static void rsiw_test_feed_this_cpu(void *dev)
+static long rsiw_test_feed_this_cpu(void *dev)
 {
-	struct sk_buff *skb = alloc_skb(ETH_HLEN, GFP_ATOMIC);
+	struct sk_buff *skb = alloc_skb(ETH_HLEN, GFP_KERNEL);
 
 	if (!skb)
-		return;
+		return -ENOMEM;
 	skb_reset_mac_header(skb);
 	skb->dev = dev;
 	skb->protocol = htons(ETH_P_LOOPBACK);
 	netif_rx(skb);
+	return 0;
 }
 
 /*
  * Gives every CPU something to receive, which nobody wants. A buffer that another CPU has freed
- * waits for that before it is freed for good, and keeps its pages until then.
+ * waits for that before it is freed for good, and keeps its pages until then. Sleeps.
  */
 void rsiw_test_feed_cpus(void)
 {
-	on_each_cpu(rsiw_test_feed_this_cpu, init_net.loopback_dev, true);
+	int cpu;
+
+	for_each_online_cpu(cpu)
+		work_on_cpu(cpu, rsiw_test_feed_this_cpu, init_net.loopback_dev);
 }
 
 #endif /* CONFIG_KUNIT */

@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(wrong, 0);
         // Acknowledged and read: TCP lets go of the pages, and they can be written.
         assert!(eventually(|| {
-            // SAFETY: Process context, nothing is held.
+            // SAFETY: Process context, no lock is held.
             unsafe { bindings::rsiw_test_feed_cpus() };
             run.is_exclusive()
         }));
