@@ -24,6 +24,27 @@ pub(super) const MAX_FPDU: u32 = 64776;
 /// between large ones costs more than it gives.
 const MAX_FILLED: u32 = 16384;
 
+/// Where segments begin anew, however much in front of it TCP has not sent: behind a buffer without
+/// a place left for another piece, which TCP does not fill up from the next one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Origin(Option<u64>);
+
+impl Origin {
+    /// Segments begin anew at octet `sent` of the stream.
+    #[inline]
+    pub(super) fn begin(&mut self, sent: u64) {
+        self.0 = Some(sent);
+    }
+
+    /// The part of the `unsent` octets in front of octet `sent` that a segment beginning there may
+    /// continue.
+    #[inline]
+    pub(super) fn unsent(self, sent: u64, unsent: u32) -> u32 {
+        let since = self.0.map(|at| sent.wrapping_sub(at));
+        since.map_or(unsent, |n| u32::try_from(n).unwrap_or(u32::MAX).min(unsent))
+    }
+}
+
 /// Where segment boundaries lie in one run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
@@ -43,7 +64,7 @@ impl Layout {
     /// run; all in octets.
     ///
     /// TCP fills a segment from the next buffer before it sends it, so segments are counted from
-    /// the first unsent octet, not from where the last buffer begins.
+    /// the first unsent octet, not from where the last buffer begins; the exception is [`Origin`]'s.
     pub(super) fn new(mss: u32, size_goal: u32, unsent: u32, tail: u32, capacity: u32) -> Self {
         let segment = (mss & !3).clamp(MIN_SEGMENT, MAX_FPDU);
         let whole = |len: u32| {

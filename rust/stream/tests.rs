@@ -5,7 +5,10 @@
 use kernel::prelude::*;
 
 use super::{
-    align::Layout,
+    align::{
+        Layout,
+        Origin, //
+    },
     sent::{
         Due,
         Entry,
@@ -118,6 +121,23 @@ mod suite {
         let layout = Layout::new(1448, 65160, 448, 448, 65536).within(2 * 4096);
         assert_eq!(layout.room(1000 + 3 * 1448, 1 << 20), Some(1448));
         assert_eq!(layout.room(1000 + 4 * 1448, 1 << 20), None);
+    }
+
+    /// Behind a buffer without places segments are counted anew, until TCP has sent it.
+    #[test]
+    fn counts_segments_anew() {
+        let mut origin = Origin::default();
+        assert_eq!(origin.unsent(0, 0), 0);
+        assert_eq!(origin.unsent(70_000, 65_000), 65_000);
+        origin.begin(70_000);
+        assert_eq!(origin.unsent(70_000, 65_000), 0);
+        assert_eq!(origin.unsent(70_448, 65_448), 448);
+        // TCP has sent what was in front, and some of what is behind.
+        assert_eq!(origin.unsent(80_000, 300), 300);
+        assert_eq!(origin.unsent(u64::MAX, u32::MAX), u32::MAX);
+        let layout = Layout::new(1448, 65160, origin.unsent(70_448, 65_448), 0, 65536);
+        assert_eq!(layout.room(0, 1 << 20), Some(1000));
+        assert_eq!(layout.room(1000, 1 << 20), Some(1448));
     }
 
     /// There is always room for the first FPDU, whatever TCP says.

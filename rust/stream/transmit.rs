@@ -12,7 +12,10 @@ use iwarp_wire::mpa::fpdu::FpduWriter;
 use kernel::prelude::*;
 
 use super::{
-    align::Layout,
+    align::{
+        Layout,
+        Origin, //
+    },
     encode::Encoded,
     session::{
         Phase,
@@ -60,8 +63,8 @@ pub(super) struct Tx {
     sent: u64,
     /// TCP had no room, and will call when it has.
     blocked: bool,
-    /// A segment begins behind so many octets, if any, however much before them is unsent.
-    origin: Option<u64>,
+    /// Where segments began anew.
+    origin: Origin,
     /// FPDUs may be sent: on the responder's side not before one came (RFC 5044 section 7.1.2).
     pub(super) enabled: bool,
     /// FIN was given to TCP.
@@ -81,7 +84,7 @@ impl Tx {
             queued: Queued::new(config)?,
             sent: 0,
             blocked: false,
-            origin: None,
+            origin: Origin::default(),
             enabled: matches!(config.role, Role::Initiator { .. }),
             fin_sent: false,
             writer: FpduWriter::new(config.tx_markers, config.crc),
@@ -208,14 +211,12 @@ impl Session<'_> {
         let places = locked.tail_room();
         if places == 0 {
             // TCP fills a segment up from the next buffer only if this one has a place for it.
-            self.proto.tx.origin = Some(start);
+            self.proto.tx.origin.begin(start);
         }
-        let since = self.proto.tx.origin.map(|at| start.wrapping_sub(at));
-        let since = since.map_or(u32::MAX, |n| u32::try_from(n).unwrap_or(u32::MAX));
         let layout = Layout::new(
             locked.mss(),
             locked.size_goal(),
-            locked.unsent().min(since),
+            self.proto.tx.origin.unsent(start, locked.unsent()),
             locked.unsent_tail(),
             buf.capacity() as u32,
         )
