@@ -2,12 +2,11 @@
 
 //! What waits for `iw_cm` to decide.
 
+use iwarp_wire::mpa::startup::Frame;
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
-
-use iwarp_wire::mpa::startup::Frame;
 
 use super::{
     refuse,

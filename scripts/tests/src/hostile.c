@@ -9,6 +9,7 @@
  * usage: hostile [-n rounds] [-s seed] address
  */
 #include "pair.h"
+#include "rng.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -20,17 +21,6 @@
 #include <unistd.h>
 
 #define MAX_RINGS 64
-
-static uint64_t rng_state;
-
-static uint64_t rng(void)
-{
-	uint64_t z = rng_state += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-	return z ^ (z >> 31);
-}
 
 /* A shared mapping of the verbs device. */
 struct ring {

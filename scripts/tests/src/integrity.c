@@ -17,6 +17,7 @@
  *       (ignored), no 1 to 32 octets (wrong over a page edge), no empty elements (crashes)
  */
 #include "pair.h"
+#include "rng.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -31,23 +32,6 @@
 #define ARENA_SIZE (SLOTS * SLOT_SIZE)
 #define MAX_SGE 6
 #define GUARD 0xa5
-
-static uint64_t rng_state;
-
-static uint64_t rng(void)
-{
-	/* splitmix64 */
-	uint64_t z = rng_state += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-	return z ^ (z >> 31);
-}
-
-static uint32_t below(uint32_t n)
-{
-	return n ? rng() % n : 0;
-}
 
 enum kind { SEND, WRITE, READ, INLINE_SEND, INLINE_WRITE, KINDS };
 
@@ -112,18 +96,6 @@ static uint32_t random_offset(int slot, uint32_t len)
 	return slot * SLOT_SIZE + 64 + at % room;
 }
 
-static void fill(uint8_t *at, uint32_t len)
-{
-	uint64_t word;
-
-	for (; len >= 8; len -= 8, at += 8) {
-		word = rng();
-		memcpy(at, &word, 8);
-	}
-	for (; len; len--)
-		*at++ = rng();
-}
-
 static void arena_open(struct arena *a, struct end *e)
 {
 	a->at = mmap(NULL, ARENA_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -178,24 +150,6 @@ static int cut(struct ibv_sge *sge, int max, uint64_t at, uint32_t len, uint32_t
 	return n;
 }
 
-static void post_recv(struct end *e, uint64_t id, struct ibv_sge *sge, int n)
-{
-	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = sge, .num_sge = n }, *bad;
-	int err = ibv_post_recv(e->qp, &wr, &bad);
-
-	if (err)
-		fail("ibv_post_recv: %s", strerror(err));
-}
-
-static void post_send(struct end *e, struct ibv_send_wr *wr)
-{
-	struct ibv_send_wr *bad;
-	int err = ibv_post_send(e->qp, wr, &bad);
-
-	if (err)
-		fail("ibv_post_send of opcode %d, %d elements: %s", wr->opcode, wr->num_sge, strerror(err));
-}
-
 /* Chooses and prepares operation @i; a Send's receive is posted here, before any send is. */
 static void prepare(struct direction *d, int i)
 {
@@ -229,7 +183,7 @@ static void prepare(struct direction *d, int i)
 
 		n = cut(sge, MAX_SGE, op->to_iova, op->len + slack, (op->to_mr ? op->to_mr : d->remote.mr)->lkey);
 		d->recv_len[d->expected_recvs] = op->len;
-		post_recv(d->target, d->expected_recvs++, sge, n);
+		must_post_recv(d->target, d->expected_recvs++, sge, n);
 	}
 	totals[op->kind]++;
 	octets += op->len;
@@ -268,7 +222,7 @@ static void post(struct direction *d, int i)
 		wr.send_flags |= IBV_SEND_SIGNALED;
 		d->expected_sends |= 1 << i;
 	}
-	post_send(d->initiator, &wr);
+	must_post_send(d->initiator, &wr);
 }
 
 /* The batch's end: an empty Send, which arrives after everything before it was placed. */
@@ -277,7 +231,7 @@ static void post_end(struct direction *d)
 	struct ibv_send_wr wr = { .wr_id = SLOTS, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED };
 
 	d->expected_sends |= 1 << SLOTS;
-	post_send(d->initiator, &wr);
+	must_post_send(d->initiator, &wr);
 }
 
 static void expect(struct ibv_wc *wc, const char *what)
@@ -367,7 +321,7 @@ static void batch(struct direction d[2], int number)
 		/* For post_end(); libsiw refuses a receive without any element. */
 		empty = (struct ibv_sge){ .addr = (uintptr_t)d[side].remote.at, .lkey = d[side].remote.mr->lkey };
 		d[side].recv_len[d[side].expected_recvs] = 0;
-		post_recv(d[side].target, d[side].expected_recvs++, &empty, 1);
+		must_post_recv(d[side].target, d[side].expected_recvs++, &empty, 1);
 	}
 	/* Alternate, so that the two directions are under way at the same time. */
 	for (i = 0; i <= longest; i++)

@@ -281,3 +281,21 @@ struct ibv_mr *must_register(struct ibv_pd *pd, void *at, size_t len, int access
 		fail("ibv_reg_mr of %zu octets: %s", len, strerror(errno));
 	return mr;
 }
+
+void must_post_recv(struct end *e, uint64_t id, struct ibv_sge *sge, int n)
+{
+	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = sge, .num_sge = n }, *bad;
+	int err = ibv_post_recv(e->qp, &wr, &bad);
+
+	if (err)
+		fail("ibv_post_recv: %s", strerror(err));
+}
+
+void must_post_send(struct end *e, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+	int err = ibv_post_send(e->qp, wr, &bad);
+
+	if (err)
+		fail("ibv_post_send of opcode %d, %d elements: %s", wr->opcode, wr->num_sge, strerror(err));
+}

@@ -66,6 +66,10 @@ int wait_cm_event(struct pair *p, enum rdma_cm_event_type kind, double seconds);
 /* Registers with all remote rights; exits on failure. */
 struct ibv_mr *must_register(struct ibv_pd *pd, void *at, size_t len, int access);
 
+/* Posts; exits on failure. */
+void must_post_recv(struct end *e, uint64_t id, struct ibv_sge *sge, int n);
+void must_post_send(struct end *e, struct ibv_send_wr *wr);
+
 double now(void);
 
 /* Prints and exits with status 1. */

@@ -26,28 +26,19 @@
  * rights; wo (16384, 4096) remote write; ro (20480, 4096) remote read; local
  * (24576, 4096) no remote right; foreign (28672, 4096) all rights in another PD.
  */
-#include "pair.h"
+#include "victim.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define ARENA 32768
-#define RECV_MAX 262144
-
 static struct rdma_event_channel *events;
 static struct rdma_cm_id *listener;
 static struct rdma_cm_id *pending;	/* a request not answered yet */
-static struct end me;
-static struct ibv_pd *other_pd;
-static uint8_t *arena, *buffers;
-static struct ibv_mr *rw, *wo, *ro, *local, *foreign, *recv_mr;
-static uint32_t recv_size;
 
 static int wait_fd(int fd, int ms)
 {
@@ -91,71 +82,6 @@ static void address(const char *text, int port, struct sockaddr_in *out)
 	out->sin_port = htons(port);
 	if (inet_pton(AF_INET, text, &out->sin_addr) != 1)
 		fail("address %s", text);
-}
-
-static void post_recvs(int count)
-{
-	struct ibv_recv_wr wr = { .num_sge = 1 }, *bad;
-	struct ibv_sge sge;
-	int i;
-
-	for (i = 0; i < count; i++) {
-		sge = (struct ibv_sge){
-			.addr = (uintptr_t)buffers + (size_t)i * recv_size, .length = recv_size, .lkey = recv_mr->lkey,
-		};
-		wr.wr_id = i;
-		wr.sg_list = &sge;
-		if (ibv_post_recv(me.qp, &wr, &bad))
-			fail("ibv_post_recv");
-	}
-}
-
-static struct ibv_mr *part(struct ibv_pd *pd, int offset, int len, int access)
-{
-	return must_register(pd, arena + offset, len, access);
-}
-
-/* Makes the objects of a connection on @id and posts the receives. */
-static void make(struct rdma_cm_id *id, int recvs, uint32_t size)
-{
-	const int remote_write = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-	struct ibv_qp_init_attr attr = {
-		.qp_type = IBV_QPT_RC,
-		.cap = { .max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 2, .max_recv_sge = 2, },
-	};
-
-	if ((size_t)recvs * size > RECV_MAX)
-		fail("%d receives of %u octets", recvs, size);
-	me.id = id;
-	me.pd = ibv_alloc_pd(id->verbs);
-	other_pd = ibv_alloc_pd(id->verbs);
-	me.channel = ibv_create_comp_channel(id->verbs);
-	if (!me.pd || !other_pd || !me.channel)
-		fail("cannot make protection domains or the channel");
-	fcntl(id->verbs->async_fd, F_SETFL, O_NONBLOCK);
-	me.send_cq = ibv_create_cq(id->verbs, 128, NULL, NULL, 0);
-	me.recv_cq = ibv_create_cq(id->verbs, 128, NULL, me.channel, 0);
-	attr.send_cq = me.send_cq;
-	attr.recv_cq = me.recv_cq;
-	if (!me.send_cq || !me.recv_cq || rdma_create_qp(id, me.pd, &attr))
-		fail("cannot make the queue pair: %s", strerror(errno));
-	me.qp = id->qp;
-	memset(arena, 0xa5, ARENA);
-	memset(buffers, 0xa5, RECV_MAX);
-	rw = part(me.pd, 4099, 5000, remote_write | IBV_ACCESS_REMOTE_READ);
-	wo = part(me.pd, 16384, 4096, remote_write);
-	ro = part(me.pd, 20480, 4096, IBV_ACCESS_REMOTE_READ);
-	local = part(me.pd, 24576, 4096, IBV_ACCESS_LOCAL_WRITE);
-	foreign = part(other_pd, 28672, 4096, remote_write | IBV_ACCESS_REMOTE_READ);
-	recv_mr = must_register(me.pd, buffers, RECV_MAX, IBV_ACCESS_LOCAL_WRITE);
-	recv_size = size;
-	post_recvs(recvs);
-}
-
-static void print_made(void)
-{
-	printf("made %x %lx %x %x %x %x %x\n", me.qp->qp_num, (unsigned long)arena,
-	       rw->rkey, wo->rkey, ro->rkey, local->rkey, foreign->rkey);
 }
 
 static int do_listen(const char *to, int port)
@@ -339,35 +265,11 @@ static int do_async(int ms)
 	return 0;
 }
 
-static void drop(struct ibv_mr **mr)
-{
-	if (*mr && ibv_dereg_mr(*mr))
-		fail("ibv_dereg_mr: %s", strerror(errno));
-	*mr = NULL;
-}
-
 static int do_close(void)
 {
 	struct rdma_cm_event *event;
 
-	if (me.qp)
-		rdma_destroy_qp(me.id);
-	drop(&rw);
-	drop(&wo);
-	drop(&ro);
-	drop(&local);
-	drop(&foreign);
-	drop(&recv_mr);
-	if (me.send_cq)
-		ibv_destroy_cq(me.send_cq);
-	if (me.recv_cq)
-		ibv_destroy_cq(me.recv_cq);
-	if (me.channel)
-		ibv_destroy_comp_channel(me.channel);
-	if (other_pd && ibv_dealloc_pd(other_pd))
-		fail("ibv_dealloc_pd: %s", strerror(errno));
-	if (me.pd && ibv_dealloc_pd(me.pd))
-		fail("ibv_dealloc_pd: %s", strerror(errno));
+	unmake();
 	/* Events of this id that nobody asked for would keep it from going. */
 	while (wait_fd(events->fd, 0) && !rdma_get_cm_event(events, &event)) {
 		if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
@@ -377,7 +279,6 @@ static int do_close(void)
 	if (me.id)
 		rdma_destroy_id(me.id);
 	memset(&me, 0, sizeof(me));
-	other_pd = NULL;
 	return answer_errno(0);
 }
 
@@ -439,10 +340,9 @@ int main(void)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	events = rdma_create_event_channel();
-	arena = aligned_alloc(4096, ARENA);
-	buffers = aligned_alloc(4096, RECV_MAX);
-	if (!events || !arena || !buffers)
-		fail("no memory or no rdma_cm");
+	if (!events)
+		fail("no rdma_cm");
+	find_memory();
 	while (fgets(line, sizeof(line), stdin))
 		serve(line);
 	do_close();

@@ -4,6 +4,8 @@
 //!
 //! It knows no more of the protocols than the decisions it carries out.
 
+mod kinds;
+
 use std::collections::VecDeque;
 
 use iwarp_wire::crc::Table;
@@ -52,70 +54,20 @@ use iwarp_wire::{
     TaggedOffset, //
 };
 
+use self::kinds::place;
+pub(crate) use self::kinds::{
+    Event,
+    Setup,
+    Work,
+    REGION,
+    SINK,
+    SOURCE,
+    TARGET, //
+};
 use crate::support::write_fpdu;
-
-/// Octets of each region.
-pub(crate) const REGION: usize = 8192;
-
-/// The region a peer may write to, and to whose first words Atomics go.
-pub(crate) const TARGET: Stag = Stag::new(0x100);
-/// The region a peer may read.
-pub(crate) const SOURCE: Stag = Stag::new(0x200);
-/// The region its own Reads go to.
-pub(crate) const SINK: Stag = Stag::new(0x300);
 
 /// The number of the work request a Read or Atomic belongs to; the RTR belongs to none.
 type Cookie = Option<usize>;
-
-/// A work request.
-#[derive(Clone, Debug)]
-pub(crate) enum Work {
-    /// Writes to the peer's [`TARGET`].
-    Write { to: u64, data: Vec<u8> },
-    /// Sends.
-    Send { kind: SendKind, data: Vec<u8> },
-    /// Reads from the peer's [`SOURCE`] at the same offset of [`SINK`].
-    Read { at: u64, len: u32 },
-    /// Sends Immediate Data.
-    Immediate { data: [u8; 8], solicited: bool },
-    /// Adds to the word at `to` of the peer's [`TARGET`].
-    Add { to: u64, add: u64 },
-}
-
-/// What an end reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
-    /// A Send arrived; the target region as it was then.
-    Received {
-        data: Vec<u8>,
-        kind: SendKind,
-        target: Vec<u8>,
-    },
-    /// Immediate Data arrived; the target region as it was then.
-    Immediate {
-        data: [u8; 8],
-        solicited: bool,
-        target: Vec<u8>,
-    },
-    /// The Read or Atomic with this number is done.
-    Done(usize),
-    /// The peer ended the stream.
-    Terminated(TerminateReason),
-    /// This end found an error.
-    Failed(TerminateReason),
-}
-
-/// What one direction needs to know about the connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Setup {
-    pub(crate) crc: bool,
-    pub(crate) rx_markers: bool,
-    pub(crate) tx_markers: bool,
-    pub(crate) ird: u16,
-    pub(crate) ord: u16,
-    pub(crate) responder: bool,
-    pub(crate) rtr: Option<RtrKind>,
-}
 
 /// One end.
 pub(crate) struct Endpoint {
@@ -433,22 +385,4 @@ impl Endpoint {
             }
         })
     }
-}
-
-/// The octets of region `of` that a peer names.
-fn place(
-    stag: Stag,
-    of: Stag,
-    to: TaggedOffset,
-    len: usize,
-) -> Result<std::ops::Range<usize>, AccessError> {
-    if stag != of {
-        return Err(AccessError::InvalidStag);
-    }
-    let start = usize::try_from(to.get()).map_err(|_| AccessError::Bounds)?;
-    let end = start.checked_add(len).ok_or(AccessError::Wrap)?;
-    if end > REGION {
-        return Err(AccessError::Bounds);
-    }
-    Ok(start..end)
 }

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What peers' Writes and Reads may do to memory, and which Terminate answers those that may not
+(requirements 2 and 3)."""
+
+import random
+
+import rdmap
+from cases_receive import NOWHERE, WITH_DDP, WITH_READ, refused
+from harness import FOREIGN, LOCAL, RO, RW, WO, Link, case
+
+
+@case("DDP-56 DDP-96")
+def write_bad_stag(victim):
+    for stag in (NOWHERE, 0, 1, 0xFFFFFFFF):
+        refused(victim, lambda m: rdmap.write(stag, m.at(RW), b"x"), "1/1/00", flags=WITH_DDP)
+    refused(victim, lambda m: rdmap.write(m.rw ^ 1, m.at(RW), b"x"), "1/1/00", flags=WITH_DDP)
+
+
+@case("DDP-57 DDP-86 DDP-82")
+def write_bounds(victim):
+    refused(victim, lambda m: rdmap.write(m.rw, m.at(RW) - 1, b"x"), "1/1/01", flags=WITH_DDP)
+    refused(victim, lambda m: rdmap.write(m.rw, m.at(RW) - 1, b"xy"), "1/1/01", flags=WITH_DDP)
+    refused(victim, lambda m: rdmap.write(m.rw, m.at(RW, 5000), b"x"), "1/1/01", flags=WITH_DDP)
+    refused(victim, lambda m: rdmap.write(m.rw, m.at(RW, 4999), b"xy"), "1/1/01", flags=WITH_DDP)
+    refused(victim, lambda m: rdmap.write(m.rw, 0, b"x"), "1/1/01", flags=WITH_DDP)
+    link = Link(victim)
+    link.stream.send(
+        rdmap.write(link.made.rw, link.made.at(RW), b"a"),
+        rdmap.write(link.made.rw, link.made.at(RW, 4999), b"z"),
+        rdmap.send(1),
+    )
+    victim.expect_recv(0, 0)
+    assert victim.memory(4098, 3) == b"\xa5a\xa5" and victim.memory(4098 + 4999, 3) == b"\xa5z\xa5"
+
+
+@case("DDP-58 DDP-80")
+def write_other_domain(victim):
+    refused(victim, lambda m: rdmap.write(m.foreign, m.at(FOREIGN), b"x"), "1/1/02", flags=WITH_DDP)
+
+
+@case("DDP-59")
+def write_wrap(victim):
+    refused(victim, lambda m: rdmap.write(m.rw, (1 << 64) - 4, bytes(8)), "1/1/03", flags=WITH_DDP)
+
+
+@case("RDMAP-53 DDP-87")
+def write_rights(victim):
+    refused(victim, lambda m: rdmap.write(m.ro, m.at(RO), b"x"), "0/1/02", flags=WITH_DDP)
+    refused(victim, lambda m: rdmap.write(m.local, m.at(LOCAL), b"x"), "0/1/02", flags=WITH_DDP)
+    link = Link(victim)
+    link.stream.send(rdmap.write(link.made.wo, link.made.at(WO), b"yes"), rdmap.send(1))
+    victim.expect_recv(0, 0)
+    assert victim.memory(WO[0], 3) == b"yes"
+
+
+@case("DDP-23 RDMAP-56")
+def empty_write_checks_nothing(victim):
+    link = Link(victim)
+    link.stream.send(rdmap.write(0, 0), rdmap.write(NOWHERE, (1 << 64) - 1), rdmap.write(link.made.foreign, 0), rdmap.send(1))
+    victim.expect_recv(0, 0)
+
+
+@case("RDMAP-12 RDMAP-14 RDMAP-15")
+def read_is_answered(victim):
+    link = Link(victim)
+    made = link.made
+    for number, (offset, size) in enumerate(((0, 1), (1, 3), (0, 5000), (4999, 1), (7, 4000)), start=1):
+        link.stream.send(rdmap.read_request(number, 0xCAFE0000 + number, 1000 * number, size, made.rw, made.at(RW, offset)))
+        got = b""
+        while True:
+            segment = link.recv_segment()
+            assert segment.tagged and segment.op == rdmap.READ_RESPONSE, f"{segment.raw[:18].hex()}"
+            assert segment.stag == 0xCAFE0000 + number, "the sink's key"
+            assert segment.to == 1000 * number + len(got), "the sink's offset"
+            got += segment.data
+            if segment.last:
+                break
+        assert got == b"\xa5" * size, f"{len(got)} octets of {size}"
+    link.stream.send(rdmap.read_request(6, 1, 0, 16, made.ro, made.at(RO)))
+    assert link.recv_segment().data == b"\xa5" * 16, "a read-only region"
+
+
+@case("RDMAP-16 RDMAP-56")
+def empty_read_checks_nothing(victim):
+    link = Link(victim)
+    link.stream.send(rdmap.read_request(1, NOWHERE, 99, 0, 0, (1 << 64) - 1))
+    segment = link.recv_segment()
+    assert (segment.op, segment.data, segment.last, segment.stag, segment.to) == (rdmap.READ_RESPONSE, b"", 1, NOWHERE, 99)
+
+
+@case("RDMAP-54 RDMAP-55 DDP-96")
+def read_protection(victim):
+    cases = (
+        ("unknown key", lambda m: NOWHERE, lambda m: m.at(RW), 8, "0/1/00"),
+        ("key 0", lambda m: 0, lambda m: m.at(RW), 8, "0/1/00"),
+        ("one octet too many", lambda m: m.rw, lambda m: m.at(RW, 4993), 8, "0/1/01"),
+        ("one octet too early", lambda m: m.rw, lambda m: m.at(RW, -1), 8, "0/1/01"),
+        ("4 GiB", lambda m: m.rw, lambda m: m.at(RW), 0xFFFFFFFF, "0/1/01"),
+        ("no right to read", lambda m: m.wo, lambda m: m.at(WO), 8, "0/1/02"),
+        ("other domain", lambda m: m.foreign, lambda m: m.at(FOREIGN), 8, "0/1/03"),
+        ("wrap", lambda m: m.rw, lambda m: (1 << 64) - 4, 8, "0/1/04"),
+    )
+    for what, stag, to, size, error in cases:
+        try:
+            # A Read is carried out when it is answered; a Send behind it may well be delivered before (5040 5.5).
+            refused(
+                victim,
+                lambda m: rdmap.read_request(1, 1, 0, size, stag(m), to(m)),
+                error,
+                flags=WITH_READ,
+                behind_is_dropped=False,
+            )
+        except Exception as failure:
+            raise AssertionError(f"{what}: {type(failure).__name__}: {failure}") from failure
+
+
+@case("DDP-52 RDMAP-12")
+def read_request_numbers(victim):
+    refused(victim, lambda m: rdmap.read_request(0, 1, 0, 8, m.rw, m.at(RW)), "1/2/03", "1/2/02")
+    refused(victim, lambda m: rdmap.read_request(1, 1, 0, 8, m.rw, m.at(RW), mo=4), "1/2/04")
+
+
+@case("RDMAP-61 DDP-51 DDP-94")
+def more_reads_than_agreed(victim):
+    link = Link(victim, ird=2, ord_=2)
+    depth = link.reply.word["ird"]
+    made = link.made
+    # All at once, in one TCP segment, each with a long answer: one more than IRD must be refused.
+    link.stream.send(*(rdmap.read_request(n, 1, 0, 5000, made.rw, made.at(RW)) for n in range(1, 400)))
+    segment = link.recv_segment()
+    answered = 0
+    while not segment.is_terminate():
+        answered += segment.last
+        segment = link.recv_segment()
+        assert answered < 399, f"all Reads were answered, though IRD is {depth}"
+    assert segment.error() == "1/2/02", f"Terminate {segment.error()}"
+
+
+@case("DDP-27 RDMAP-50b RDMAP-20 DDP-28")
+def writes_are_there_when_the_send_is(victim):
+    link = Link(victim, recvs=32)
+    made, rng = link.made, random.Random(7)
+    want = bytearray(b"\xa5" * 5000)
+    for msn in range(1, 33):
+        segments = []
+        for _ in range(rng.randrange(1, 6)):
+            offset = rng.randrange(5000)
+            data = rng.randbytes(rng.randrange(1, min(900, 5001 - offset)))
+            want[offset:offset + len(data)] = data
+            segments.append(rdmap.write(made.rw, made.at(RW, offset), data, last=rng.randrange(2)))
+        # Everything in pieces that ignore FPDU boundaries (MPA-52).
+        link.stream.pieces = rng.randrange(1, 1500)
+        link.stream.send(*segments, rdmap.send(msn, b"now"))
+        victim.expect_recv(msn - 1, 3)
+        assert victim.memory(RW[0], 5000) == want, f"memory after message {msn}"

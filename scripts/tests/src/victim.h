@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The verbs objects of victim.c: one connection at a time. */
+#ifndef RSIW_TEST_VICTIM_H
+#define RSIW_TEST_VICTIM_H
+
+#include "pair.h"
+
+#define ARENA 32768
+#define RECV_MAX 262144
+
+extern struct end me;
+extern uint8_t *arena, *buffers;
+/* The region with all rights. */
+extern struct ibv_mr *rw;
+/* Octets of a receive buffer. */
+extern uint32_t recv_size;
+
+/* Gets the memory of arena and buffers. */
+void find_memory(void);
+
+/* Makes the objects of a connection on @id and posts the receives. */
+void make(struct rdma_cm_id *id, int recvs, uint32_t size);
+
+/* Tells the peer their numbers and keys. */
+void print_made(void);
+
+/* Destroys what there is of them, but for the id. */
+void unmake(void);
+
+#endif
