@@ -19,6 +19,9 @@ def kind_of(candidate):
 class Bed:
     """What every path has: links of all kinds, and the module under test as a candidate wants it."""
 
+    # The processors of the two ends' programs.
+    server_cpu, client_cpu = 0, 1
+
     def __init__(self):
         self.crc = None
         run("modprobe", "-a", "ib_uverbs", "rdma_ucm", check=False)
@@ -83,6 +86,13 @@ class Loopback(Bed):
     client = server
 
 
+class Shared(Loopback):
+    """Both ends have one processor together. A loopback works for the receiver where the sender is:
+    otherwise it gives the second one to those candidates whose receiver is a program."""
+
+    client_cpu = 0
+
+
 class Cable(Bed):
     """Pairs of veth interfaces into a namespace, perhaps with a disturbance on the way there."""
 
@@ -132,6 +142,7 @@ class Cable(Bed):
 
 BEDS = {
     "lo1500": lambda: Loopback(1500),
+    "shared": lambda: Shared(1500),
     "lo9000": lambda: Loopback(9000),
     "lo65536": lambda: Loopback(65536),
     "veth": Cable,

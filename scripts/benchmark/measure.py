@@ -18,7 +18,7 @@ def pair(bed, candidate, server, client, limit=60):
     """Runs a server, waits until it listens, and a client; the client's output."""
     port = str(next(PORT))
     net = bed.server_net
-    behind = start(*net, *on(0), *server(port))
+    behind = start(*net, *on(bed.server_cpu), *server(port))
     try:
         # rxe does not listen on TCP.
         if candidate == "rxe":
@@ -28,7 +28,7 @@ def pair(bed, candidate, server, client, limit=60):
                      lambda: listening(port, net) or behind.poll() is not None, 15)
         if behind.poll() is not None:
             raise Failed(f"{behind.args}: {behind.stdout.read()[-400:]}")
-        out = run(*on(1), *client(port), limit=limit)
+        out = run(*on(bed.client_cpu), *client(port), limit=limit)
         finish(behind)
         return out
     except Failed as error:
@@ -92,14 +92,15 @@ def bandwidth(bed, candidate, operation, size, *more):
     return {"value": octets / seconds / 1e6, "unit": "MB/s", "messages": row[1] / seconds}
 
 
-def crc_twice(_bed, _candidate):
+def crc_twice(bed, _candidate):
     """MB/s if nothing is done but to sum each octet twice, for the sender and the receiver."""
-    return {"value": float(run(*on(1), "/out/crc_twice")), "unit": "MB/s"}
+    return {"value": float(run(*on(bed.client_cpu), "/out/crc_twice")), "unit": "MB/s"}
 
 
 def bulk(bed, candidate, operation, size, messages):
     """MB/s of a program that sleeps while there is nothing to do; the other end has none at all."""
-    return float(run(*on(1), "/out/bulk", bed.server(candidate), operation, str(size), str(messages)))
+    return float(run(*on(bed.client_cpu), "/out/bulk", bed.server(candidate), operation, str(size),
+                     str(messages)))
 
 
 def asleep(bed, candidate, operation, size):
@@ -143,10 +144,10 @@ def beside_bulk(bed, candidate, measure):
         server = ["ib_write_bw", "-R", "-F", "-p", port, "-s", "65536", "-D", seconds, "-f", "0",
                   "--bind_source_ip", to]
         client = server[:-1] + [bed.client(candidate), to]
-    ends = [start(*net, *on(0), *server)]
+    ends = [start(*net, *on(bed.server_cpu), *server)]
     try:
         wait_for("the bulk transfer's server listens", lambda: listening(port, net))
-        ends.append(start(*on(1), *client))
+        ends.append(start(*on(bed.client_cpu), *client))
         begin = octets_received()
         wait_for("the bulk transfer flows", lambda: octets_received() > begin + 20_000_000)
         found = measure()
@@ -223,5 +224,5 @@ def connections(bed, candidate):
     """Connections a second, each from making to unmaking of both ends, with one Send over it."""
     count = 100
     begun = time.monotonic()
-    run(*on(1), "/out/churn", "-n", str(count), bed.server(candidate))
+    run(*on(bed.client_cpu), "/out/churn", "-n", str(count), bed.server(candidate))
     return {"value": count / (time.monotonic() - begun), "unit": "1/s"}

@@ -20,6 +20,7 @@ LABELS = {"tcp": "TCP", "rsiw": "rsiw", "rsiw-crc": "rsiw, CRC on", "rsiw-table"
 CANDIDATES = tuple(LABELS)
 PATHS = {
     "lo1500": "loopback, MTU 1500",
+    "shared": "loopback, MTU 1500, both ends on one processor",
     "lo9000": "loopback, MTU 9000",
     "lo65536": "loopback, MTU 65536",
     "veth": "veth between two namespaces, MTU 1500, TSO and GRO on",

@@ -4,6 +4,7 @@
 from dataclasses import dataclass, field
 
 LO = "lo1500"
+SHARED = "shared"
 JUMBO = "lo65536"
 SIZES = ((65536, "64 KiB"), (1 << 20, "1 MiB"))
 
@@ -43,6 +44,11 @@ def asleep(operation):
     return [(f"{operation} 64 KiB, nobody polls:", (LO, measure, "rsiw"), (LO, "stream", "tcp"))]
 
 
+def one_processor(operation):
+    """As `asleep`, where TCP's receiver has no processor of its own."""
+    return [("", (SHARED, f"asleep_{operation}_65536", "rsiw"), (SHARED, "stream", "tcp"))]
+
+
 def one(measure, other, path=LO, ours="rsiw", label=""):
     """One ratio of the same measure."""
     return [(label, (path, measure, ours), (path, measure, other))]
@@ -56,6 +62,10 @@ TARGETS = [
     Target("read bandwidth, 64 KiB and 1 MiB, against siw", 40, against("siw", ("read",))),
     Target("read bandwidth, 64 KiB and 1 MiB, against TCP", 1.1,
            against("tcp", ("read",)) + asleep("read")),
+    Target("write bandwidth, 64 KiB, nobody polls, both ends on one processor, against TCP", 1.2,
+           one_processor("write")),
+    Target("read bandwidth, 64 KiB, nobody polls, both ends on one processor, against TCP", 1.1,
+           one_processor("read")),
     Target("write bandwidth with CRC on, by instruction, against TCP", 0.9,
            against("tcp", ("write",), ours="rsiw-crc")),
     Target("write bandwidth with CRC on, against what two CRCs by table alone allow", 0.9,
