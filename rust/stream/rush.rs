@@ -9,8 +9,9 @@
 //!
 //! That would cost a program time which waits for one request before it posts the next, or for
 //! the peer's answer. So no message of the peer may have come between the doorbells, and a moment
-//! in which nothing else was posted is paid for by a longer row of doorbells before the next one.
-//! Nor does it help very large messages, which are worth a call each.
+//! in which nothing else was posted is paid for: the more of them, the more doorbells in quick
+//! succession it takes until the next one. Nor does it help very large messages, which are worth a
+//! call each.
 
 use kernel::sync::atomic::{
     Atomic,
@@ -33,8 +34,8 @@ const SHORTEST_NS: u32 = 5_000;
 /// Doorbells in quick succession before one is left for a moment.
 const ROW: u32 = 8;
 
-/// The most that it takes of them after moments without use.
-const LONGEST_ROW: u32 = 8192;
+/// The most of them that a moment without use costs.
+const HIGHEST_COST: u32 = 8192;
 
 /// Work requests that make a moment worth while.
 const USEFUL: u32 = 4;
@@ -49,10 +50,13 @@ const LARGE: u64 = 256 << 10;
 /// What is known of a queue's doorbells. Any context; unlocked, since a wrong guess only costs
 /// time.
 pub(super) struct Rush {
-    /// Doorbells in quick succession so far.
+    /// Doorbells in quick succession so far; more than [`ROW`] make one wait, if nothing is owed.
     row: Atomic<u32>,
-    /// As many of them make one wait.
-    limit: Atomic<u32>,
+    /// Quick doorbells owed for moments without use. Something slow in between, as it happens to
+    /// any program, ends a row but not what was paid.
+    owed: Atomic<u32>,
+    /// What the last moment without use cost.
+    cost: Atomic<u32>,
     /// Work requests gathered lately, less those that moments without use should have gathered.
     worth: Atomic<u32>,
     /// When the last one had been answered, in nanoseconds.
@@ -88,7 +92,8 @@ impl Rush {
     pub(super) const fn new(longest_us: u32) -> Self {
         Self {
             row: Atomic::new(0),
-            limit: Atomic::new(ROW),
+            owed: Atomic::new(0),
+            cost: Atomic::new(ROW),
             worth: Atomic::new(0),
             answered: Atomic::new(0),
             talked: Atomic::new(false),
@@ -143,7 +148,11 @@ impl Rush {
         self.gap_ns.store(average, Relaxed);
         let row = self.row.load(Relaxed).saturating_add(1);
         self.row.store(row, Relaxed);
-        match row > self.limit.load(Relaxed) && self.longest_ns != 0 {
+        let owed = self.owed.load(Relaxed);
+        if let Some(rest) = owed.checked_sub(1) {
+            self.owed.store(rest, Relaxed);
+        }
+        match row > ROW && owed == 0 && self.longest_ns != 0 {
             true => Answer::InAMoment,
             false => Answer::Now,
         }
@@ -164,15 +173,16 @@ impl Rush {
         if count >= USEFUL || more {
             let worth = worth.saturating_add(count.max(USEFUL)).min(WORTH);
             self.worth.store(worth, Relaxed);
-            self.limit.store(ROW, Relaxed);
+            self.cost.store(ROW, Relaxed);
             return;
         }
         if let Some(worth) = worth.checked_sub(2 * USEFUL) {
             self.worth.store(worth, Relaxed);
             return;
         }
-        let limit = self.limit.load(Relaxed).saturating_mul(4);
-        self.limit.store(limit.min(LONGEST_ROW), Relaxed);
+        let cost = self.cost.load(Relaxed).saturating_mul(4).min(HIGHEST_COST);
+        self.cost.store(cost, Relaxed);
+        self.owed.store(cost, Relaxed);
         self.row.store(0, Relaxed);
     }
 
@@ -205,7 +215,7 @@ mod tests {
 
     /// Rings until one has to wait; how many did not.
     fn ring(rush: &Rush, clock: &mut i64, gap: i64) -> u32 {
-        for rung in 0..10 * LONGEST_ROW {
+        for rung in 0..10 * HIGHEST_COST {
             *clock += gap;
             if rush.rung(*clock) == Answer::InAMoment {
                 return rung;
@@ -296,10 +306,37 @@ mod tests {
         }
         assert_eq!(rows, [9, 32, 128, 512, 2048, 8192, 8192, 8192]);
         // One that was of use, and they are as frequent as at first.
-        assert_eq!(ring(&rush, &mut clock, 1_000), LONGEST_ROW);
+        assert_eq!(ring(&rush, &mut clock, 1_000), HIGHEST_COST);
         small(&rush, USEFUL);
         rush.over(clock, false);
         assert_eq!(ring(&rush, &mut clock, 1_000), 0);
+    }
+
+    /// As User-mode Linux showed with Writes of 4 KiB: a timer tick between doorbells, now and
+    /// then, ended each row before it was long enough, and nothing was gathered for good.
+    #[test]
+    fn a_pause_now_and_then_does_not_keep_moments_away() {
+        let rush = Rush::new(100);
+        let mut clock = 1_000_000;
+        for _ in 0..5 {
+            ring(&rush, &mut clock, 1_000);
+            small(&rush, 1);
+            rush.over(clock, false);
+        }
+        let mut rung = 0;
+        while rung < 2 * HIGHEST_COST {
+            clock += match rung % 100 {
+                0 => QUICK_NS + 1,
+                _ => 1_000,
+            };
+            if rush.rung(clock) == Answer::InAMoment {
+                break;
+            }
+            small(&rush, 1);
+            rush.answered(clock);
+            rung += 1;
+        }
+        assert!((HIGHEST_COST..HIGHEST_COST + HIGHEST_COST / 50).contains(&rung));
     }
 
     #[test]
