@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The GID table as libibverbs and sysfs show it. (Of IB_EVENT_GID_CHANGE only the kernel hears: its
-core keeps it from processes unless the device is a RoCE one.)"""
+"""The GID table as libibverbs and sysfs show it, and IB_EVENT_GID_CHANGE as the kernel hears it: its
+core keeps that event from processes unless the device is a RoCE one, so a probe listens."""
 
+import contextlib
 import ipaddress
 import subprocess
 
 from direct import *
 
 FREE = range(40, 80)
+TRACING = "/sys/kernel/tracing"
+# enum ib_event_type in rdma/ib_verbs.h; the member "event" of struct ib_event is behind the device
+# and the element, a pointer each.
+GID_CHANGE = 18
+PROBE = "p:rsiw_test/heard ib_dispatch_event kind=+16($arg1):u32"
 
 
 def ip(*args):
@@ -82,5 +88,45 @@ def full(device):
     check(table(device).get(1) == mapped("10.99.0.1"), "entry 1 is not the IPv4 address")
 
 
+def to_tracing(file, text):
+    with open(f"{TRACING}/{file}", "w", encoding="ascii") as f:
+        f.write(text)
+
+
+@contextlib.contextmanager
+def listening():
+    """A function that tells how many times the kernel has heard of a change up to now."""
+    if not os.path.exists(f"{TRACING}/kprobe_events"):
+        subprocess.run(("mount", "-t", "tracefs", "tracefs", TRACING), check=True, timeout=20)
+    to_tracing("trace", "")
+    to_tracing("kprobe_events", PROBE)
+    to_tracing("events/rsiw_test/enable", "1")
+
+    def heard():
+        with open(f"{TRACING}/trace", encoding="ascii") as f:
+            return sum(line.endswith(f" kind={GID_CHANGE}\n") for line in f)
+
+    try:
+        yield heard
+    finally:
+        to_tracing("events/rsiw_test/enable", "0")
+        to_tracing("kprobe_events", "")
+
+
+def told(device):
+    """the kernel is told of every change, and of nothing that is none"""
+    with listening() as heard:
+        count = 0
+        for step in (("add", "10.99.0.41/24", "rd0"), ("add", "fd99::41/64", "rd0"),
+                     ("del", "fd99::41/64", "rd0"), ("del", "10.99.0.41/24", "rd0")):
+            ip("addr", step[0], step[1], "dev", step[2])
+            wait_for(10, f"the kernel hears of {step}", lambda: heard() > count)
+            count = heard()
+        ip("addr", "add", "10.97.0.1/32", "dev", "lo")
+        ip("addr", "del", "10.97.0.1/32", "dev", "lo")
+        check(heard() == count, "an address of another interface is announced")
+    same(device)
+
+
 if __name__ == "__main__":
-    run((follows, first, full), 60)
+    run((follows, first, full, told), 60)

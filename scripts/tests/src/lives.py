@@ -11,35 +11,36 @@ import time
 from direct import *
 
 
+def smaller_then_larger(device):
+    """Pairs, once with the end first that connects (the smaller one), once with the other."""
+    for swap in (False, True):
+        a, b = smaller_first(*pair(device))
+        yield (b, a) if swap else (a, b)
+
+
 def every_order(device):
     """either end first, in every order of the four steps, fast and slow"""
     steps = (0, 0, 1, 1)
     for pause in (0, 0.06):
         for order in sorted(set(itertools.permutations(steps))):
-            for swap in (False, True):
-                a, b = smaller_first(*pair(device))
-                ends = (b, a) if swap else (a, b)
-                plan = [[ends[0].to_rtr, ends[1]], [ends[1].to_rtr, ends[0]]]
+            for ends in smaller_then_larger(device):
                 went = [False, False]
                 for who in order:
                     if went[who]:
                         ends[who].to_rts()
                     else:
-                        plan[who][0](plan[who][1])
+                        ends[who].to_rtr(ends[1 - who])
                         went[who] = True
                     # Time for what the steps so far lead to is what is tested.
                     time.sleep(pause)
-                talk(a, b, 1)
-                a.close()
-                b.close()
+                talk(*ends, 1)
+                for end in ends:
+                    end.close()
 
 
 def early_work(device):
     """work requests that wait for the connection"""
-    for swap in (False, True):
-        a, b = smaller_first(*pair(device))
-        if swap:
-            a, b = b, a
+    for a, b in smaller_then_larger(device):
         b.recv(8)
         a.connect(b)
         for _ in range(8):
@@ -54,10 +55,7 @@ def early_work(device):
 
 def one_way(device):
     """a peer that stays in RTR receives, and answers Reads"""
-    for swap in (False, True):
-        a, b = smaller_first(*pair(device))
-        if swap:
-            a, b = b, a
+    for a, b in smaller_then_larger(device):
         b.to_rtr(a)
         a.connect(b)
         b.recv()
@@ -134,10 +132,7 @@ def wrong_psn(device):
     a.close()
     b.close()
     # Found out only when the second end gets to RTS.
-    for swap in (False, True):
-        a, b = smaller_first(*pair(device))
-        if swap:
-            a, b = b, a
+    for a, b in smaller_then_larger(device):
         b.to_rtr(a)
         a.connect(b)
         b.recv()
@@ -157,10 +152,7 @@ def nobody(device):
     """without a peer the patience ends: ERR, flush and an event"""
     # A queue pair that is never told of its peer, one that has another, and one that is gone.
     for kind in ("silent", "taken", "gone"):
-        for swap in (False, True):
-            a, b = smaller_first(*pair(device))
-            if swap:
-                a, b = b, a
+        for a, b in smaller_then_larger(device):
             gone = Peer(b)
             if kind == "taken":
                 b.connect(Peer(b))
