@@ -96,8 +96,6 @@ def to_tracing(file, text):
 @contextlib.contextmanager
 def listening():
     """A function that tells how many times the kernel has heard of a change up to now."""
-    if not os.path.exists(f"{TRACING}/kprobe_events"):
-        subprocess.run(("mount", "-t", "tracefs", "tracefs", TRACING), check=True, timeout=20)
     to_tracing("trace", "")
     to_tracing("kprobe_events", PROBE)
     to_tracing("events/rsiw_test/enable", "1")

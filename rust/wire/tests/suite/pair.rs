@@ -232,8 +232,9 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Everything posted arrives, once, in order, whatever the stream does: Sends with what was
-    /// written before them (RDMAP-50b), Reads with what is there, nothing more than ORD allows.
+    /// Everything posted arrives, once, in order, whatever the stream does, with its boundaries
+    /// (DDP-42): Sends with what was written before them (RDMAP-50b), Reads with what is there,
+    /// nothing more than ORD allows.
     #[test]
     fn everything_arrives_in_order(
         setup in setup(),

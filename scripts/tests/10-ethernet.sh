@@ -1,0 +1,97 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 200
+# Two Ethernet cards on one cable, each with its driver, its rings and its device, one of them in a
+# network namespace: rping, perftest and ibv_rc_pingpong across, also with jumbo frames, and a card
+# whose driver lets go of it under traffic.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=perftest.sh
+. "$(dirname "$0")/perftest.sh"
+# shellcheck source=pingpong.sh
+. "$(dirname "$0")/pingpong.sh"
+
+DRIVER=/sys/bus/virtio/drivers/virtio_net
+NEAR=10.95.0.1
+FAR=10.95.0.2
+IN_PEER="ip netns exec peer"
+
+card() { basename "$(echo "$DRIVER/$1/net/"*)"; }
+
+frames_received() { cat "/sys/class/net/$near/statistics/rx_packets"; }
+
+rounds() {
+	local server
+	# shellcheck disable=SC2086 # a list of words
+	spawn "rping-$1" $IN_PEER rping -s -a "$FAR" -p 7174 -S "$1" -C 200 -V
+	server=$SPAWNED
+	# shellcheck disable=SC2086
+	wait_for 20 "rping listens" perftest_listening "$IN_PEER" 7174
+	run 120 "rping client $1" rping -c -a "$FAR" -p 7174 -S "$1" -C 200 -V
+	finish "$server" 20 "rping-$1"
+	ok "rping: 200 validated rounds of $1 octets"
+}
+
+# both_ways LABEL TOOL ARGUMENT...: the client here, and there.
+both_ways() {
+	local label=$1
+	shift
+	perftest_pair "$label, out" "$FAR" "$IN_PEER" "" "$@"
+	perftest_pair "$label, in" "$NEAR" "" "$IN_PEER" "$@"
+}
+
+data_flows() { ss -Htin "dport = :18999" | shows 'bytes_acked:[0-9]\{7,\}'; }
+
+# What hot unplug does, without the slot.
+driver_lets_go() {
+	local server client
+	# shellcheck disable=SC2086
+	spawn unplug-server $IN_PEER ib_write_bw -R -F -p 18999 -s 65536 -n 10000000
+	server=$SPAWNED
+	wait_for 20 "the server listens" perftest_listening "$IN_PEER" 18999
+	spawn unplug-client ib_write_bw -R -F -p 18999 -s 65536 -n 10000000 "$FAR"
+	client=$SPAWNED
+	wait_for 60 "data flows" data_flows
+	timeout $((20 * FACTOR)) sh -c "echo $1 >$DRIVER/unbind" || die "the driver cannot let go of its card"
+	wait_for 20 "the device went with its card" not has_link r0
+	wait_for 60 "the client notices" gone "$client"
+	stop "$server"
+	ok "a card that goes under traffic"
+}
+
+modprobe virtio_net
+# The driver keeps frames that are sent until it has more to send, and with them the namespace: a cable
+# without a far end would keep it for ever (with napi_tx=0, it does not).
+let_go() { modprobe -r virtio_net; }
+DONE_HOOK=let_go
+mapfile -t cards < <(cd "$DRIVER" && echo virtio*/net | tr ' ' '\n' | sed 's,/net,,')
+[ "${#cards[@]}" = 2 ] || die "not two cards: ${cards[*]}"
+near=$(card "${cards[0]}")
+far=$(card "${cards[1]}")
+rsiw_load
+make_netns peer
+address_up "$near" "$NEAR/24"
+ip link set "$far" netns peer
+ip -n peer link set "$far" up
+ip -n peer addr add "$FAR/24" dev "$far"
+make_link r0 "$near"
+# shellcheck disable=SC2086
+$IN_PEER rdma link add r1 type "$RSIW_TYPE" netdev "$far"
+wait_for 10 "r1 has a uverbs node" verbs_node r1
+wait_for 10 "the device node of r1" test -e "$(uverbs_path r1)"
+
+before=$(frames_received)
+rounds 64
+rounds 65000
+[ $(($(frames_received) - before)) -gt 10000 ] || die "the card has not received what rping sent"
+for tool in ib_send_bw ib_write_bw ib_read_bw; do
+	both_ways "$tool" "$tool" -s 65536 -n 200
+done
+perftest_pair "ib_write_lat" "$FAR" "$IN_PEER" "" ib_write_lat -s 64 -n 200
+PINGPONG_SERVER_DEVICE=r1 PINGPONG_CLIENT_DEVICE=r0 \
+	pingpong_pair "ibv_rc_pingpong" "$IN_PEER" "" "$FAR" ibv_rc_pingpong -g 1 -c -n 200
+ip link set "$near" mtu 9000
+ip -n peer link set "$far" mtu 9000
+both_ways "ib_write_bw, jumbo frames" ib_write_bw -s 65536 -n 200
+rounds 65000
+driver_lets_go "${cards[0]}"
