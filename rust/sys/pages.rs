@@ -3,7 +3,7 @@
 //! Memory for runs of FPDUs, which TCP sends from where it lies.
 //!
 //! A run buffer is one block of contiguous pages. TCP takes references to its pages; when the
-//! peer has acknowledged all of it, they are gone, and the buffer can be written again. A few
+//! peer has acknowledged all of it, they are gone, and the buffer can be written again. Some
 //! buffers per CPU are kept for that, those used last first, because they are in the cache.
 //!
 //! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
@@ -31,8 +31,9 @@ use super::bindings;
 /// Pages of a buffer, as a power of two: 64 KiB where pages have 4 KiB, what one call hands over.
 const ORDER: u32 = 4;
 
-/// Buffers kept by a CPU.
-const KEPT: usize = 8;
+/// Buffers kept by a CPU, 2 MiB: what two streams have on their way over a short distance, as on a
+/// loopback. With fewer, those that TCP still has fill the places, and each run costs a new block.
+const KEPT: usize = 32;
 
 /// Places that CPUs keep buffers in; CPUs beyond share.
 const CPUS: usize = 64;
