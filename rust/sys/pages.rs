@@ -282,4 +282,29 @@ mod tests {
         assert!(again.page() == page);
         Ok(())
     }
+
+    #[test]
+    fn keeps_what_two_streams_have_on_their_way() -> Result {
+        const TWO_STREAMS: usize = 32;
+        let _bh = BhGuard::new();
+        let mut held = [const { None }; TWO_STREAMS];
+        let mut pages = [ptr::null_mut(); TWO_STREAMS];
+        for (buf, page) in held.iter_mut().zip(&mut pages) {
+            let got = RunBuf::get().ok_or(ENOMEM)?;
+            if got.order != ORDER {
+                // Memory is too fragmented for what is kept.
+                return Ok(());
+            }
+            *page = got.page();
+            *buf = Some(got);
+        }
+        drop(held);
+        let mut held = [const { None }; TWO_STREAMS];
+        for buf in &mut held {
+            let again = RunBuf::get().ok_or(ENOMEM)?;
+            assert!(pages.contains(&again.page()));
+            *buf = Some(again);
+        }
+        Ok(())
+    }
 }

@@ -129,9 +129,12 @@ stop() {
 	wait "$1" 2>/dev/null || true
 }
 
-# listening PORT: some TCP socket (a kernel one too) listens.
-listening() { [ -n "$(ss -Hltn "sport = :$1" 2>/dev/null)" ]; }
-wait_listening() { wait_for "${2:-20}" "a listener on TCP port $1" listening "$1"; }
+# listening PORT [PREFIX]: some TCP socket (a kernel one too) listens; PREFIX is a command such as
+# "ip netns exec X".
+# shellcheck disable=SC2086 # a list of words
+listening() { [ -n "$(${2:-} ss -Hltn "sport = :$1" 2>/dev/null)" ]; }
+# wait_listening PORT [PREFIX]
+wait_listening() { wait_for 20 "a listener on TCP port $1" listening "$1" "${2:-}"; }
 
 # ---- modules
 

@@ -6,55 +6,36 @@
 # an RDMA Write and a Send, so each size passes every message kind.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
-
-# rping ends with status 0 when its peer hangs up in the middle, so the rounds are counted by what it prints.
-# client LABEL SIZE COUNT ADDRESS
-client() {
-	local printed
-	# shellcheck disable=SC2016 # expanded by the inner shell
-	run 60 "$1" sh -c 'rping -c -v -V -p 7174 -a "$1" -S "$2" -C "$3" | grep -ac "^ping data: "' sh "$4" "$2" "$3"
-	printed=$(tail -n 1 "$(log_of "$(label_of "$1")")")
-	[ "$printed" = "$3" ] || die "$1: $printed rounds of $3"
-}
-
-# rounds SIZE COUNT ADDRESS
-rounds() {
-	local server
-	spawn server rping -s -a "$3" -p 7174 -S "$1" -C "$2" -V
-	server=$SPAWNED
-	wait_listening 7174
-	client "rping $1 octets to $3" "$1" "$2" "$3"
-	finish "$server" 20 server
-	ok "rping $2 rounds of $1 octets to $3"
-}
+# shellcheck source=rping.sh
+. "$(dirname "$0")/rping.sh"
 
 single_bed
 for size in 64 1000 4096 65535; do
-	rounds "$size" 1000 "$RDMA_V4"
+	rping_rounds "$size" 1000 "$RDMA_V4"
 done
 for size in 64 65535; do
-	rounds "$size" 1000 "$RDMA_V6"
+	rping_rounds "$size" 1000 "$RDMA_V6"
 done
 
 spawn server rping -s -a 0.0.0.0 -p 7174 -P -S 4096
 server=$SPAWNED
 wait_listening 7174
 for _ in 1 2 3; do
-	client "rping to a wildcard listener" 4096 20 "$RDMA_V4"
+	rping_client "rping to a wildcard listener" 4096 20 "$RDMA_V4"
 done
 ok "three clients of a persistent wildcard server"
 
-(client "first concurrent rping" 4096 300 "$RDMA_V4") &
+(rping_client "first concurrent rping" 4096 300 "$RDMA_V4") &
 one=$!
-client "second concurrent rping" 64 300 "$RDMA_V4"
+rping_client "second concurrent rping" 64 300 "$RDMA_V4"
 wait "$one" || die "first concurrent rping failed"
 ok "two concurrent connections"
 stop "$server"
 
 spawn server rping -s -a ::0 -p 7174 -P
 wait_listening 7174
-client "rping to the IPv6 wildcard" 64 20 "$RDMA_V6"
-client "rping from IPv4 to the IPv6 wildcard" 64 20 "$RDMA_V4"
+rping_client "rping to the IPv6 wildcard" 64 20 "$RDMA_V6"
+rping_client "rping from IPv4 to the IPv6 wildcard" 64 20 "$RDMA_V4"
 ok "a wildcard listener of both families"
 
 # rdma_cm draws ports from TCP's range without asking TCP: of 64, TCP programs have 48.

@@ -8,6 +8,8 @@
 . "$(dirname "$0")/../guest/lib.sh"
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"
+# shellcheck source=rping.sh
+. "$(dirname "$0")/rping.sh"
 # shellcheck source=pingpong.sh
 . "$(dirname "$0")/pingpong.sh"
 
@@ -20,18 +22,6 @@ card() { basename "$(echo "$DRIVER/$1/net/"*)"; }
 
 frames_received() { cat "/sys/class/net/$near/statistics/rx_packets"; }
 
-rounds() {
-	local server
-	# shellcheck disable=SC2086 # a list of words
-	spawn "rping-$1" $IN_PEER rping -s -a "$FAR" -p 7174 -S "$1" -C 200 -V
-	server=$SPAWNED
-	# shellcheck disable=SC2086
-	wait_for 20 "rping listens" perftest_listening "$IN_PEER" 7174
-	run 120 "rping client $1" rping -c -a "$FAR" -p 7174 -S "$1" -C 200 -V
-	finish "$server" 20 "rping-$1"
-	ok "rping: 200 validated rounds of $1 octets"
-}
-
 # both_ways LABEL TOOL ARGUMENT...: the client here, and there.
 both_ways() {
 	local label=$1
@@ -40,18 +30,16 @@ both_ways() {
 	perftest_pair "$label, in" "$NEAR" "" "$IN_PEER" "$@"
 }
 
-data_flows() { ss -Htin "dport = :18999" | shows 'bytes_acked:[0-9]\{7,\}'; }
-
 # What hot unplug does, without the slot.
 driver_lets_go() {
 	local server client
 	# shellcheck disable=SC2086
 	spawn unplug-server $IN_PEER ib_write_bw -R -F -p 18999 -s 65536 -n 10000000
 	server=$SPAWNED
-	wait_for 20 "the server listens" perftest_listening "$IN_PEER" 18999
+	wait_listening 18999 "$IN_PEER"
 	spawn unplug-client ib_write_bw -R -F -p 18999 -s 65536 -n 10000000 "$FAR"
 	client=$SPAWNED
-	wait_for 60 "data flows" data_flows
+	wait_for 60 "data flows" data_flows 18999
 	timeout $((20 * FACTOR)) sh -c "echo $1 >$DRIVER/unbind" || die "the driver cannot let go of its card"
 	wait_for 20 "the device went with its card" not has_link r0
 	wait_for 60 "the client notices" gone "$client"
@@ -81,8 +69,8 @@ wait_for 10 "r1 has a uverbs node" verbs_node r1
 wait_for 10 "the device node of r1" test -e "$(uverbs_path r1)"
 
 before=$(frames_received)
-rounds 64
-rounds 65000
+rping_rounds 64 200 "$FAR" "$IN_PEER"
+rping_rounds 65000 200 "$FAR" "$IN_PEER"
 [ $(($(frames_received) - before)) -gt 10000 ] || die "the card has not received what rping sent"
 for tool in ib_send_bw ib_write_bw ib_read_bw; do
 	both_ways "$tool" "$tool" -s 65536 -n 200
@@ -93,5 +81,5 @@ PINGPONG_SERVER_DEVICE=r1 PINGPONG_CLIENT_DEVICE=r0 \
 ip link set "$near" mtu 9000
 ip -n peer link set "$far" mtu 9000
 both_ways "ib_write_bw, jumbo frames" ib_write_bw -s 65536 -n 200
-rounds 65000
+rping_rounds 65000 200 "$FAR" "$IN_PEER"
 driver_lets_go "${cards[0]}"

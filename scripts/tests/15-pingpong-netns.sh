@@ -38,7 +38,7 @@ there "ibv_rc_pingpong link-local" ibv_rc_pingpong -g 0 -n 200 -c
 
 # Without addresses namespaces are hosts of their own.
 spawn alone ibv_rc_pingpong -d r0 -p 18690
-wait_for 20 "the server listens" pingpong_listening "" 18690
+wait_listening 18690
 # shellcheck disable=SC2086 # a list of words
 if timeout 20 $IN_PEER ibv_rc_pingpong -d r1 -p 18690 "$VETH_NEAR" >"$WORK/far.log" 2>&1; then
 	die "a peer in another namespace was found without an address"

@@ -47,7 +47,7 @@ pair "ibv_rc_pingpong by name only" ibv_rc_pingpong -g 0 -n 100
 # Nobody on this host has this number, and no address was given.
 spawn nobody ibv_rc_pingpong -d r0 -p 18690
 nobody=$SPAWNED
-wait_for 20 "the server listens" pingpong_listening "" 18690
+wait_listening 18690
 exec 3<>/dev/tcp/127.0.0.1/18690
 printf '0000:000003:000001:00000000000000000000000000000000\0' >&3
 wait_for 20 "the server gives up" gone "$nobody"
@@ -60,7 +60,7 @@ ok "without a GID a peer elsewhere is refused at once"
 talking() { ss -Htin state established "sport = :4791" | shows 'bytes_acked:[0-9]\{5,\}'; }
 spawn endless-server ibv_rc_pingpong -d r0 -p 18691 -g 1 -e -n 100000000
 server=$SPAWNED
-wait_for 20 "the server listens" pingpong_listening "" 18691
+wait_listening 18691
 spawn endless-client ibv_rc_pingpong -d r0 -p 18691 -g 1 -e -n 100000000 127.0.0.1
 client=$SPAWNED
 wait_for 20 "data flows" talking

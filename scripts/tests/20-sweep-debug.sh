@@ -8,6 +8,8 @@
 . "$(dirname "$0")/../guest/lib.sh"
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"
+# shellcheck source=rping.sh
+. "$(dirname "$0")/rping.sh"
 # shellcheck source=pingpong.sh
 . "$(dirname "$0")/pingpong.sh"
 # shellcheck source=nfs.sh
@@ -28,16 +30,6 @@ no_leaks() {
 		head -n 80 "$WORK/leaks"
 		die "memory leaked: $(grep -c '^unreferenced' "$WORK/leaks") objects"
 	}
-}
-
-rping_rounds() {
-	local server
-	spawn "rping-$1" rping -s -a "$RDMA_V4" -p 7174 -S "$1" -C 100 -V
-	server=$SPAWNED
-	wait_listening 7174
-	run 120 "rping client $1" rping -c -a "$RDMA_V4" -p 7174 -S "$1" -C 100 -V
-	finish "$server" 30 "rping-$1"
-	ok "rping: 100 validated rounds of $1 octets"
 }
 
 perftest_pass() {
@@ -68,8 +60,6 @@ nfs_pass() {
 	ok "NFS 4.2: 16 MiB there and back"
 }
 
-data_flows() { ss -Htin "dport = :18999" | shows 'bytes_acked:[0-9]\{7,\}'; }
-
 killed_in_transfer() {
 	local server client
 	spawn kill-server ib_write_bw -R -F -p 18999 -s 65536 -n 100000
@@ -77,7 +67,7 @@ killed_in_transfer() {
 	wait_listening 18999
 	spawn kill-client ib_write_bw -R -F -p 18999 -s 65536 -n 100000 "$RDMA_V4"
 	client=$SPAWNED
-	wait_for 60 "data flows" data_flows
+	wait_for 60 "data flows" data_flows 18999
 	stop "$client"
 	wait_for 60 "the server notices that its peer is gone" gone "$server"
 	ok "a killed client"
@@ -86,8 +76,8 @@ killed_in_transfer() {
 [ -e "$LEAKS" ] || die "this kernel has no kmemleak"
 single_bed
 echo clear >"$LEAKS" 2>/dev/null || :
-rping_rounds 64
-rping_rounds 65000
+rping_rounds 64 100 "$RDMA_V4"
+rping_rounds 65000 100 "$RDMA_V4"
 perftest_pass
 direct_pass
 nfs_pass

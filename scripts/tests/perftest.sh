@@ -41,7 +41,7 @@ perftest_once() {
 	# shellcheck disable=SC2086 # prefixes are lists of words
 	spawn "server-$tool" $before_server "$tool" ${PERFTEST_CM--R} -F -p "$PERFTEST_PORT" ${PERFTEST_FROM:+--bind_source_ip "$address"} "$@"
 	server=$SPAWNED
-	if ! (wait_for 20 "$tool server listens" perftest_listening "$before_server" "$PERFTEST_PORT"); then
+	if ! (wait_listening "$PERFTEST_PORT" "$before_server"); then
 		show_log "$(log_of "server-$tool")"
 		die "$label: the server does not come up"
 	fi
@@ -54,7 +54,5 @@ perftest_once() {
 	finish "$server" 20 "server-$tool"
 }
 
-perftest_listening() {
-	# shellcheck disable=SC2086
-	[ -n "$($1 ss -Hltn "sport = :$2")" ]
-}
+# data_flows PORT: a server there has received a few MB from here.
+data_flows() { ss -Htin "dport = :$1" | shows 'bytes_acked:[0-9]\{7,\}'; }

@@ -15,7 +15,7 @@ pingpong_pair() {
 	# shellcheck disable=SC2086 # prefixes are lists of words
 	spawn "server-$tool" $before_server "$tool" -d "${PINGPONG_SERVER_DEVICE:-r0}" -p "$PINGPONG_PORT" "$@"
 	server=$SPAWNED
-	if ! (wait_for 20 "$tool listens" pingpong_listening "$before_server" "$PINGPONG_PORT"); then
+	if ! (wait_listening "$PINGPONG_PORT" "$before_server"); then
 		show_log "$(log_of "server-$tool")"
 		die "$label: the server does not come up"
 	fi
@@ -26,9 +26,4 @@ pingpong_pair() {
 	fi
 	finish "$server" 20 "server-$tool"
 	ok "$label: $(sed -n 's/.* = \(.*\)/\1/p' "$(log_of "$(label_of "$label")")" | tail -n 1)"
-}
-
-pingpong_listening() {
-	# shellcheck disable=SC2086
-	[ -n "$($1 ss -Hltn "sport = :$2")" ]
 }

@@ -153,10 +153,10 @@ class End:
         attr.min_rnr_timer = 12
         return attr
 
-    def rts_attr(self, timeout=PATIENT):
+    def rts_attr(self, timeout=PATIENT, retries=7):
         attr = QPAttr(qp_state=RTS, port_num=1)
         attr.timeout = timeout
-        attr.retry_cnt = 7
+        attr.retry_cnt = retries
         attr.rnr_retry = 7
         attr.sq_psn = self.psn
         attr.max_rd_atomic = self.ord
@@ -168,16 +168,16 @@ class End:
     def to_rtr(self, peer):
         self.qp.modify(self.rtr_attr(peer), TO_RTR)
 
-    def to_rts(self, timeout=PATIENT):
-        self.qp.modify(self.rts_attr(timeout), TO_RTS)
+    def to_rts(self, timeout=PATIENT, retries=7):
+        self.qp.modify(self.rts_attr(timeout, retries), TO_RTS)
 
     def to(self, state):
         self.qp.modify(QPAttr(qp_state=state), e.IBV_QP_STATE)
 
-    def connect(self, peer, timeout=PATIENT):
+    def connect(self, peer, timeout=PATIENT, retries=7):
         """From INIT."""
         self.to_rtr(peer)
-        self.to_rts(timeout)
+        self.to_rts(timeout, retries)
 
     def refuses(self, what, attr, mask, codes=(errno.EINVAL,)):
         """The change is refused, and changes nothing."""
@@ -233,6 +233,15 @@ class End:
         self.qp.close()
         self.mr.close()
         self.cq.close()
+
+
+class Peer:
+    """What one end is told of the other."""
+
+    def __init__(self, end, number=None, psn=None):
+        self.number = number if number is not None else end.number
+        self.psn = psn if psn is not None else end.psn
+        self.gid = end.gid
 
 
 GOOD, FLUSHED = e.IBV_WC_SUCCESS, e.IBV_WC_WR_FLUSH_ERR

@@ -173,6 +173,26 @@ def nobody(device):
                 b.close()
 
 
+def retries(device):
+    """more retries, more patience: 4.096 us * 2^TIMEOUT * (RETRY_CNT + 1)"""
+    # The peers exist, but are never told.
+    pairs = [smaller_first(*pair(device)) for _ in range(2)]
+    (six, _), (one, _) = pairs
+    begun = time.monotonic()
+    for (end, peer), count in zip(pairs, (5, 0)):
+        end.connect(peer, timeout=18, retries=count)
+        end.send()
+    # 1.1 s, which the module's parameter makes 1.5 s of; and 6.4 s.
+    one.fails()
+    check(six.state() == RTS, "six tries are over as soon as one")
+    six.fails()
+    lasted = time.monotonic() - begun
+    check(lasted > 6, f"six tries are over after {lasted:.1f} s")
+    fatal(device)
+    for end in itertools.chain(*pairs):
+        end.close()
+
+
 def for_ever(device):
     """a time-out of 0 is none, and nobody without work loses patience"""
     a, b = smaller_first(*pair(device))
@@ -191,15 +211,6 @@ def for_ever(device):
     talk(c, d, 1)
     for end in (a, b, c, d):
         end.close()
-
-
-class Peer:
-    """What one end is told of the other."""
-
-    def __init__(self, end, number=None, psn=None):
-        self.number = number if number is not None else end.number
-        self.psn = psn if psn is not None else end.psn
-        self.gid = end.gid
 
 
 def again(device):

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """The states of queue pairs that connect themselves: every transition, right and wrong, and what
-can be asked at each step. With the checks of lives.py."""
+can be asked at each step. With the checks of lives.py,
+qpns.py and silence.py."""
 
 import itertools
 
 from direct import *
 from lives import *
+from qpns import in_a_circle, successors
+from silence import silence
 
 REACHABLE = (RESET, INIT, RTR, RTS, ERR)
 # As in InfiniBand. SQD is tested by itself: it leads on to ERR.
@@ -181,5 +184,5 @@ def queries(device):
 
 if __name__ == "__main__":
     run((every_transition, every_transition_connected, every_attribute, queries, every_order,
-         early_work, one_way, addresses, itself, wrong_psn, nobody, for_ever, again, graceful,
-         noticed, deaths, any_moment, many), 90)
+         early_work, one_way, addresses, itself, wrong_psn, nobody, retries, for_ever, silence,
+         in_a_circle, successors, again, graceful, noticed, deaths, any_moment, many), 90)
