@@ -250,7 +250,7 @@ impl Stream {
             this.go_on_in_softirq();
             return;
         }
-        if self.send(RUNS_PER_ENTRY) == Progress::More {
+        if self.is_urged() || self.send(RUNS_PER_ENTRY) == Progress::More {
             this.go_on();
         }
     }
@@ -280,7 +280,10 @@ impl Stream {
     /// Sends one run, and leaves the others to a work item: before it, softirqs have worked on
     /// what TCP handed to a loopback. Softirq context.
     fn one_run(self: &Arc<Self>) -> Progress {
-        let progress = self.send(1);
+        let progress = match self.is_urged() {
+            true => Progress::More,
+            false => self.send(1),
+        };
         if progress == Progress::More {
             self.as_arc_borrow().go_on();
         }

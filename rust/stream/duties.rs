@@ -182,7 +182,7 @@ impl Stream {
     /// Runs that a callback sends itself.
     #[inline]
     pub(super) fn callback_budget(&self) -> u32 {
-        if self.urged.load(Relaxed) || in_shared_thread() {
+        if self.is_urged() || in_shared_thread() {
             // Each acknowledgment would have softirqs go on sending, which then are soon left to
             // that thread for good.
             0
@@ -199,13 +199,20 @@ impl Stream {
     /// processor: a program that polls for completions would use up as much of it as the transfer
     /// that it waits for.
     pub(super) fn go_on(self: ArcBorrow<'_, Self>) {
-        match processor_is_wanted() {
+        match self.is_urged() || processor_is_wanted() {
             true => self.go_on_urgently(),
             false => self.go_on_in_softirq(),
         }
     }
 
-    /// Has the urgent work item go on.
+    /// Whether the urgent work item is at work, or about to be: then sending is left to it. What two
+    /// processors send in turns reaches a peer on this host in another order.
+    #[inline]
+    pub(super) fn is_urged(&self) -> bool {
+        self.urged.load(Relaxed)
+    }
+
+    /// Has the urgent work item go on: on the processor where it is at work, else on this one.
     fn go_on_urgently(self: ArcBorrow<'_, Self>) {
         self.urged.store(true, Relaxed);
         let this = Arc::from(self);
