@@ -59,7 +59,7 @@ bool rsiw_in_shared_thread(void)
 	       task_nice(current) >= 0 && !single_task_running();
 }
 
-/* Whether others would like to have this CPU than the softirqs, or the thread, that run on it. */
+/* Whether somebody besides softirqs wants this CPU: who they interrupted, or who runs here. */
 bool rsiw_processor_is_wanted(void)
 {
 	if (!in_serving_softirq())
