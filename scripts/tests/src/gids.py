@@ -97,7 +97,7 @@ def to_tracing(file, text):
 def listening():
     """A function that tells how many times the kernel has heard of a change up to now."""
     # Who runs is of no interest. To record it the kernel would change the code of its scheduler while
-    # it runs; an emulated processor once met the breakpoint after it was gone, and the kernel died.
+    # it runs; an emulated kernel once died there (int3), most likely of a breakpoint just removed.
     to_tracing("options/record-cmd", "0")
     to_tracing("trace", "")
     to_tracing("kprobe_events", PROBE)
