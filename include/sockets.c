@@ -216,7 +216,7 @@ u32 rsiw_tcp_unsent_tail(const struct sock *sk)
 /*
  * Octets of page-wise pieces that the buffer which is appended to still has places for; a run of
  * them goes into that buffer whole. 0 if there is such a buffer, but it has none left; ~0 if there
- * is none. Either way the next run gets a buffer of its own.
+ * is none: then the next run gets a buffer of its own.
  */
 u32 rsiw_tcp_tail_room(const struct sock *sk)
 {
@@ -233,6 +233,15 @@ u32 rsiw_tcp_tail_room(const struct sock *sk)
 u32 rsiw_tcp_unsent(const struct sock *sk)
 {
 	return tcp_sk(sk)->write_seq - tcp_sk(sk)->snd_nxt;
+}
+
+/* What is sent next begins a buffer and a segment, as behind MSG_EOR. */
+void rsiw_tcp_end_record(struct sock *sk)
+{
+	struct sk_buff *skb = tcp_write_queue_tail(sk);
+
+	if (skb)
+		TCP_SKB_CB(skb)->eor = 1;
 }
 
 /*

@@ -24,8 +24,7 @@ pub(super) const MAX_FPDU: u32 = 64776;
 /// between large ones costs more than it gives.
 const MAX_FILLED: u32 = 16384;
 
-/// Where segments begin anew, however much in front of it TCP has not sent: behind a buffer without
-/// a place left for another piece, which TCP does not fill up from the next one.
+/// Where segments begin anew, however much in front of it TCP has not sent: where a record was ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Origin(Option<u64>);
 
@@ -96,16 +95,20 @@ impl Layout {
 
     /// Ends the run with a segment where TCP's last buffer has no place for more than `room` octets:
     /// it would end the buffer at a page, and cannot fill up the segment of a buffer without places
-    /// from the next one.
-    pub(super) fn within(mut self, room: u32) -> Self {
+    /// from the next one. `None` if no segment worth a call ends before: then a record has to.
+    pub(super) fn within(mut self, room: u32) -> Option<Self> {
+        if self.segment > MAX_FILLED {
+            return Some(self);
+        }
         let most = self.lead.saturating_add(room);
         let whole = most.saturating_sub(most.checked_rem(self.segment).unwrap_or(0));
         let limit = whole.saturating_sub(self.lead);
         // Any first FPDU, a straddling one too, has to find room.
-        if limit >= MIN_FILL.saturating_add((self.segment >> 1).max(MIN_SEGMENT)) {
-            self.limit = self.limit.min(limit);
+        if limit < MIN_FILL.saturating_add((self.segment >> 1).max(MIN_SEGMENT)) {
+            return None;
         }
-        self
+        self.limit = self.limit.min(limit);
+        Some(self)
     }
 
     /// The longest FPDU to encode at octet `at` of the run for a message that wants `want` octets

@@ -118,12 +118,19 @@ mod suite {
     /// A buffer that gets full ends with a segment.
     #[test]
     fn ends_a_full_buffer_with_a_segment() {
-        let layout = Layout::new(1448, 65160, 448, 448, 65536).within(2 * 4096);
-        assert_eq!(layout.room(1000 + 3 * 1448, 1 << 20), Some(1448));
-        assert_eq!(layout.room(1000 + 4 * 1448, 1 << 20), None);
+        let layout = Layout::new(1448, 65160, 448, 448, 65536);
+        let within = layout.within(2 * 4096);
+        let room = |at| within.and_then(|layout| layout.room(at, 1 << 20));
+        assert_eq!(room(1000 + 3 * 1448), Some(1448));
+        assert_eq!(room(1000 + 4 * 1448), None);
+        // None of its segments ends in there.
+        assert!(layout.within(0).is_none());
+        assert!(Layout::new(8948, 62636, 448, 448, 65536).within(4096).is_none());
+        // Such links do not cut.
+        assert!(Layout::new(65483, 65483, 448, 448, 65536).within(0).is_some());
     }
 
-    /// Behind a buffer without places segments are counted anew, until TCP has sent it.
+    /// Behind the end of a record segments are counted anew, until TCP has sent it.
     #[test]
     fn counts_segments_anew() {
         let mut origin = Origin::default();
@@ -148,8 +155,9 @@ mod suite {
                 for tail in [0, 1, mss - 1, mss, goal, 65535] {
                     for unsent in [tail, tail + 1, tail + mss / 2, tail + (1 << 20)] {
                         let layout = Layout::new(mss, goal, unsent, tail, 65536);
-                        for places in [4096, 8192, u32::MAX] {
-                            let layout = layout.within(places);
+                        for places in [0, 4096, 8192, u32::MAX] {
+                            let anew = Layout::new(mss, goal, 0, 0, 65536);
+                            let layout = layout.within(places).unwrap_or(anew);
                             for want in [8, 60, 1000, 65536, u32::MAX] {
                                 let room = layout.room(0, want).unwrap_or(0);
                                 assert!(room >= want.min(80));

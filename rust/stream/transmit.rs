@@ -208,22 +208,7 @@ impl Session<'_> {
             return Built::Nothing;
         };
         let start = self.proto.tx.sent;
-        let places = locked.tail_room();
-        if places == 0 {
-            // TCP fills a segment up from the next buffer only if this one has a place for it.
-            self.proto.tx.origin.begin(start);
-        }
-        let layout = Layout::new(
-            locked.mss(),
-            locked.size_goal(),
-            self.proto.tx.origin.unsent(start, locked.unsent()),
-            locked.unsent_tail(),
-            buf.capacity() as u32,
-        )
-        .within(match places {
-            0 => u32::MAX,
-            some => some,
-        });
+        let layout = self.lay_out(locked, buf.capacity() as u32);
         let mut at = 0;
         let mut full = false;
         let space = buf.as_mut_slice();
@@ -263,6 +248,22 @@ impl Session<'_> {
         Built::Run {
             full: full || self.proto.tx.queued.starved,
         }
+    }
+
+    /// Where segment boundaries will lie in a run behind what TCP has not sent.
+    fn lay_out(&mut self, locked: &mut Locked, capacity: u32) -> Layout {
+        let start = self.proto.tx.sent;
+        let (mss, goal) = (locked.mss(), locked.size_goal());
+        let unsent = self.proto.tx.origin.unsent(start, locked.unsent());
+        let layout = Layout::new(mss, goal, unsent, locked.unsent_tail(), capacity);
+        if let Some(layout) = layout.within(locked.tail_room()) {
+            return layout;
+        }
+        // TCP fills the last segment of a buffer up from the next one if there are places left in
+        // it. That is not known before TCP sends it: a part that goes first leaves its places.
+        locked.end_record();
+        self.proto.tx.origin.begin(start);
+        Layout::new(mss, goal, 0, 0, capacity)
     }
 
     /// Makes sure that there is a message to send; `false` if none may be sent now.

@@ -92,7 +92,8 @@ impl Locked {
     }
 
     /// The octets that TCP's last unsent buffer has places for, if they begin with a page; 0 if it
-    /// has none left. More than any run if there is no such buffer.
+    /// has none left. More than any run if there is no such buffer: none at all, or one that
+    /// [`Self::end_record`] closed.
     #[inline]
     pub(crate) fn tail_room(&self) -> u32 {
         // SAFETY: By the type invariant.
@@ -104,6 +105,13 @@ impl Locked {
     pub(crate) fn unsent(&self) -> u32 {
         // SAFETY: By the type invariant.
         unsafe { bindings::rsiw_tcp_unsent(self.as_ptr()) }
+    }
+
+    /// Has what is sent next begin a segment, however short the one in front of it gets.
+    #[inline]
+    pub(crate) fn end_record(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_end_record(self.as_ptr()) }
     }
 
     /// Whether a third of the send buffer is free, so that it is worth going on to send.
@@ -361,6 +369,40 @@ mod tests {
         }));
         assert!(eventually(|| from.lock().stream_writable()));
         assert!(from.lock().has_room());
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_appended_to_a_record_that_was_ended() -> Result {
+        let (a, b) = connected()?;
+        let (from, to) = (a.sock(), b.sock());
+        from.lock().end_record();
+        let mut sent = 0;
+        {
+            let mut locked = from.lock();
+            // The lock keeps acknowledgments away: sooner or later TCP has to keep something.
+            while locked.unsent_tail() == 0 && sent < 64 << 20 {
+                sent += locked.send_copy(&[0xa5; 1000])?;
+            }
+            let (tail, unsent) = (locked.unsent_tail(), locked.unsent());
+            assert!(0 < tail && tail <= unsent);
+            assert!(locked.tail_room() != u32::MAX);
+            locked.end_record();
+            assert_eq!(locked.unsent_tail(), 0);
+            assert_eq!(locked.tail_room(), u32::MAX);
+            sent += locked.send_copy(&[0xa5; 100])?;
+            // In a buffer of its own.
+            assert_eq!(locked.unsent_tail(), 100);
+            assert_eq!(locked.unsent(), unsent + 100);
+        }
+        let mut read = 0;
+        assert!(eventually(|| {
+            let mut locked = to.lock();
+            let taken = locked.receive_walk(|view| view.len());
+            locked.receive_done(taken);
+            read += taken;
+            read == sent
+        }));
         Ok(())
     }
 
