@@ -4,6 +4,8 @@
 #include <linux/irqflags.h>
 #include <linux/mm.h>
 #include <linux/preempt.h>
+#include <linux/sched.h>
+#include <linux/sched/stat.h>
 #include <linux/smp.h>
 #include <linux/spinlock.h>
 #include <linux/xarray.h>
@@ -48,6 +50,23 @@ void rsiw_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags)
 bool rsiw_irqs_off(void)
 {
 	return irqs_disabled() || in_hardirq();
+}
+
+/* Whether softirqs run in a thread that takes turns with others, and there are others. */
+bool rsiw_in_shared_thread(void)
+{
+	return in_serving_softirq() && (current->flags & PF_KTHREAD) && !is_idle_task(current) &&
+	       task_nice(current) >= 0 && !single_task_running();
+}
+
+/* Whether somebody besides softirqs wants this CPU: who they interrupted, or who runs here. */
+bool rsiw_processor_is_wanted(void)
+{
+	if (!in_serving_softirq())
+		return true;
+	if (is_idle_task(current))
+		return false;
+	return !(current->flags & PF_KTHREAD) || !single_task_running();
 }
 
 /* The number of this CPU, or of one the caller was on just now. */

@@ -22,6 +22,8 @@ unsigned long rsiw_spin_lock_irqsave(spinlock_t *lock);
 bool rsiw_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags);
 void rsiw_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags);
 bool rsiw_irqs_off(void);
+bool rsiw_in_shared_thread(void);
+bool rsiw_processor_is_wanted(void);
 unsigned int rsiw_cpu(void);
 void rsiw_local_bh_disable(void);
 void rsiw_local_bh_enable(void);

@@ -38,6 +38,7 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
+        atomic::Atomic,
         Arc,
         ArcBorrow,
         Mutex, //
@@ -98,8 +99,14 @@ use crate::{
     verbs::Qp, //
 };
 
-/// Runs a doorbell or callback sends before it leaves the rest to a work item: about 1 MiB.
+/// Runs a doorbell, callback or urgent work item sends before it leaves the rest to a work item:
+/// about 1 MiB.
 const RUNS_PER_ENTRY: u32 = 16;
+
+/// Runs sent in a row in process context before the lock is free and softirqs run: enough that the
+/// receiver of a loopback, who gets them then, has several to work on at once, and few enough that
+/// they are still in the cache.
+const RUNS_PER_HOLD: u32 = 4;
 
 /// Octets TCP may hold for us on a short way: little enough that one stream's burst does not keep
 /// a CPU in softirq, and that they stay in its cache.
@@ -131,6 +138,13 @@ pub(crate) struct Stream {
     /// Goes on in softirq where a budget ended.
     #[pin]
     soft: Work<Self, 0>,
+    /// Goes on in a thread that comes before others, where a budget ended and others want the
+    /// processor.
+    #[pin]
+    urgent: Work<Self, 4>,
+    /// The urgent item has been asked to go on, and has not come to an end. A guess: nobody relies
+    /// on it for anything to be done.
+    urged: Atomic<bool>,
     /// Goes on in process context: the socket had an owner, a wish to close, the release.
     #[pin]
     process: Work<Self, 1>,
@@ -145,6 +159,7 @@ pub(crate) struct Stream {
 impl_has_work! {
     impl HasWork<Self, 0> for Stream { self.soft }
     impl HasWork<Self, 1> for Stream { self.process }
+    impl HasWork<Self, 4> for Stream { self.urgent }
 }
 
 impl_has_delayed_work! {
@@ -216,6 +231,8 @@ impl Stream {
                 rush: Rush::new(params::gather_us()),
                 moment <- SoftTimer::new(),
                 soft <- new_work!(),
+                urgent <- new_work!(),
+                urged: Atomic::new(false),
                 process <- new_work!(),
                 retry <- new_delayed_work!(),
                 deadline <- new_delayed_work!(),
@@ -233,31 +250,42 @@ impl Stream {
             this.go_on_in_softirq();
             return;
         }
-        for _ in 0..RUNS_PER_ENTRY {
-            // Between two runs the lock is free and softirqs run: what TCP handed to a loopback
-            // or received meanwhile is worked on while it is hot in the cache.
+        if self.is_urged() || self.send(RUNS_PER_ENTRY) == Progress::More {
+            this.go_on();
+        }
+    }
+
+    /// Sends up to `runs` runs, or has somebody else do so if the socket has an owner. Any context
+    /// with interrupts on.
+    ///
+    /// Between a few of them the lock is free and softirqs run, if they may: what TCP handed to a
+    /// loopback or received meanwhile is worked on while it is hot in the cache.
+    fn send(self: &Arc<Self>, runs: u32) -> Progress {
+        let this = self.as_arc_borrow();
+        let mut left = runs;
+        while left != 0 {
             let Ok(mut locked) = self.state.sock().try_lock_bh() else {
                 this.go_on_in_process();
-                return;
+                return Progress::Wait;
             };
-            if this.work(&mut locked, false, 1) == Progress::Wait {
-                return;
+            let some = left.min(RUNS_PER_HOLD);
+            if this.work(&mut locked, false, some) == Progress::Wait {
+                return Progress::Wait;
             }
+            left = left.saturating_sub(some);
         }
-        this.go_on_in_softirq();
+        Progress::More
     }
 
     /// Sends one run, and leaves the others to a work item: before it, softirqs have worked on
     /// what TCP handed to a loopback. Softirq context.
     fn one_run(self: &Arc<Self>) -> Progress {
-        let this = self.as_arc_borrow();
-        let Ok(mut locked) = self.state.sock().try_lock_bh() else {
-            this.go_on_in_process();
-            return Progress::Wait;
+        let progress = match self.is_urged() {
+            true => Progress::More,
+            false => self.send(1),
         };
-        let progress = this.work(&mut locked, false, 1);
         if progress == Progress::More {
-            this.go_on_in_softirq();
+            self.as_arc_borrow().go_on();
         }
         progress
     }
@@ -335,8 +363,8 @@ impl Stream {
     #[inline]
     fn work_in_callback(self: ArcBorrow<'_, Self>, locked: &mut Locked, receive: bool) {
         let _bh = BhGuard::new();
-        if self.work(locked, receive, RUNS_PER_ENTRY) == Progress::More {
-            self.go_on_in_softirq();
+        if self.work(locked, receive, self.callback_budget()) == Progress::More {
+            self.go_on();
         }
     }
 }

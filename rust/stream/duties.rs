@@ -6,6 +6,7 @@
 use kernel::{
     prelude::*,
     sync::{
+        atomic::Relaxed,
         Arc,
         ArcBorrow, //
     },
@@ -25,7 +26,11 @@ use super::{
     RUNS_PER_ENTRY, //
 };
 use crate::sys::{
-    context::BhGuard,
+    context::{
+        in_shared_thread,
+        processor_is_wanted,
+        BhGuard, //
+    },
     work as queues, //
 };
 
@@ -40,6 +45,14 @@ impl WorkItem<0> for Stream {
 
     fn run(this: Arc<Self>) {
         this.one_run();
+    }
+}
+
+impl WorkItem<4> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.urgent_turn();
     }
 }
 
@@ -87,7 +100,7 @@ impl Stream {
                 }
             }
             if this.work(&mut locked, true, RUNS_PER_ENTRY) == Progress::More {
-                this.go_on_in_softirq();
+                this.go_on();
             }
             drop(bh);
             let opened = self.state.open(&mut locked);
@@ -155,6 +168,55 @@ impl Stream {
         if todo.process {
             self.go_on_in_process();
         }
+    }
+
+    /// One turn of the urgent work item.
+    fn urgent_turn(self: &Arc<Self>) {
+        match self.send(RUNS_PER_ENTRY) {
+            // Behind the items of other streams.
+            Progress::More => self.as_arc_borrow().go_on_urgently(),
+            Progress::Wait => self.urged.store(false, Relaxed),
+        }
+    }
+
+    /// Runs that a callback sends itself.
+    #[inline]
+    pub(super) fn callback_budget(&self) -> u32 {
+        if self.is_urged() || in_shared_thread() {
+            // Each acknowledgment would have softirqs go on sending, which then are soon left to
+            // that thread for good.
+            0
+        } else if processor_is_wanted() {
+            1
+        } else {
+            RUNS_PER_ENTRY
+        }
+    }
+
+    /// Has a work item go on with what a budget left. Any context with interrupts on.
+    ///
+    /// Softirqs that last are left to `ksoftirqd`, which takes turns with others that want the
+    /// processor: a program that polls for completions would use up as much of it as the transfer
+    /// that it waits for.
+    pub(super) fn go_on(self: ArcBorrow<'_, Self>) {
+        match self.is_urged() || processor_is_wanted() {
+            true => self.go_on_urgently(),
+            false => self.go_on_in_softirq(),
+        }
+    }
+
+    /// Whether the urgent work item is at work, or about to be: then sending is left to it. What two
+    /// processors send in turns reaches a peer on this host in another order.
+    #[inline]
+    pub(super) fn is_urged(&self) -> bool {
+        self.urged.load(Relaxed)
+    }
+
+    /// Has the urgent work item go on: on the processor where it is at work, else on this one.
+    fn go_on_urgently(self: ArcBorrow<'_, Self>) {
+        self.urged.store(true, Relaxed);
+        let this = Arc::from(self);
+        let _ = queues::urgent().enqueue::<_, 4>(this);
     }
 
     /// Has a work item go on in softirq context.

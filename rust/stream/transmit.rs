@@ -117,7 +117,7 @@ enum Built {
 }
 
 impl Session<'_> {
-    /// Sends up to `budget` runs.
+    /// Sends up to `budget` runs; with a budget of 0 what TCP has not taken yet.
     pub(super) fn transmit(&mut self, locked: &mut Locked, budget: u32) -> Progress {
         let progress = self.transmit_runs(locked, budget);
         self.retire();
@@ -127,6 +127,9 @@ impl Session<'_> {
     /// Sends up to `budget` runs; what became complete is still to be reported.
     fn transmit_runs(&mut self, locked: &mut Locked, budget: u32) -> Progress {
         if !self.push(locked) {
+            return Progress::Wait;
+        }
+        if budget == 0 && !self.has_something() {
             return Progress::Wait;
         }
         for _ in 0..budget {
@@ -141,6 +144,12 @@ impl Session<'_> {
             }
         }
         Progress::More
+    }
+
+    /// Whether there may be something to send.
+    fn has_something(&self) -> bool {
+        let tx = &self.proto.tx;
+        tx.job.is_some() || tx.queued.may_wait() || self.qp.sq().is_pending()
     }
 
     /// Whether TCP takes a run now; if not, it calls when it does.

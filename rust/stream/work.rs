@@ -187,6 +187,15 @@ impl Queued {
             && self.irq.is_empty()
     }
 
+    /// Something that was taken up, or that the peer asked for, may be sent, or nobody has looked.
+    pub(super) fn may_wait(&self) -> bool {
+        !self.idle
+            || self.rtr.is_some()
+            || self.stalled.is_some()
+            || self.reads.is_some()
+            || !self.irq.is_empty()
+    }
+
     /// The send queue has not been looked at, and may not be empty any more.
     pub(super) fn not_looked(&mut self) {
         self.idle = false;

@@ -17,6 +17,21 @@ pub(crate) fn irqs_off() -> bool {
     unsafe { bindings::rsiw_irqs_off() }
 }
 
+/// Whether this is softirq work in a thread of the kernel that has to take turns with others on
+/// this CPU, as `ksoftirqd` has, for as long as a scheduler's slice.
+#[inline]
+pub(crate) fn in_shared_thread() -> bool {
+    // SAFETY: Reads the state of this CPU; allowed anywhere.
+    unsafe { bindings::rsiw_in_shared_thread() }
+}
+
+/// Whether others want this CPU: a thread for softirqs would have to take turns with them.
+#[inline]
+pub(crate) fn processor_is_wanted() -> bool {
+    // SAFETY: Reads the state of this CPU; allowed anywhere.
+    unsafe { bindings::rsiw_processor_is_wanted() }
+}
+
 /// Keeps bottom halves of this CPU off while it lives. Nests; not with interrupts off.
 pub(crate) struct BhGuard(NotThreadSafe);
 

@@ -4,10 +4,14 @@
 //!
 //! A queued item owns an [`Arc`] of its object but no reference to the module, so the module has
 //! queues of its own and empties them before its code goes. [`process`] sleeps if it must, [`bh`]
-//! runs in softirq context on the CPU that queued. A `Work` belongs to one of the two: lockdep
-//! takes one that runs in both contexts for a deadlock.
+//! runs in softirq context on the CPU that queued, [`urgent`] in a thread there that goes before
+//! all ordinary ones. A `Work` belongs to one of them: lockdep takes one that runs in different
+//! contexts for a deadlock.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
+
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
 
 use core::ptr;
 
@@ -43,6 +47,9 @@ static PROCESS: Queue = Queue::none();
 /// The queue whose items run in softirq context.
 static BH: Queue = Queue::none();
 
+/// The queue whose items run one after the other in a thread of the CPU, before others.
+static URGENT: Queue = Queue::none();
+
 /// The queue for work that sleeps. Its items also run while memory is being reclaimed.
 #[inline]
 pub(crate) fn process() -> &'static Queue {
@@ -55,7 +62,15 @@ pub(crate) fn bh() -> &'static Queue {
     &BH
 }
 
-/// One of the two work queues.
+/// The queue for work that is to be done before anything else than interrupts and softirqs, on the
+/// CPU of the caller. Its items end within about a millisecond, and queue themselves again: other
+/// items of that kind wait for them.
+#[inline]
+pub(crate) fn urgent() -> &'static Queue {
+    &URGENT
+}
+
+/// One of the work queues.
 ///
 /// # Invariants
 ///
@@ -208,168 +223,32 @@ impl Queues {
             c"rsiw_bh",
             bindings::wq_flags_WQ_BH | bindings::wq_flags_WQ_PERCPU,
         )?;
+        URGENT.create(
+            c"rsiw_urgent",
+            bindings::wq_flags_WQ_HIGHPRI
+                | bindings::wq_flags_WQ_PERCPU
+                | bindings::wq_flags_WQ_MEM_RECLAIM,
+        )?;
         Ok(queues)
     }
 }
 
 impl Drop for Queues {
     fn drop(&mut self) {
-        // The last references of objects are dropped by RCU and by either queue, and may leave
-        // work to the other one: twice around reaches the end of each such chain.
+        // The last references of objects are dropped by RCU and by any queue, and may leave
+        // work to another one: twice around reaches the end of each such chain.
         timer::wait_for_all();
         for _ in 0..2 {
             // SAFETY: Process context.
             unsafe { bindings::rcu_barrier() };
             BH.flush();
+            URGENT.flush();
             PROCESS.flush();
         }
         BH.destroy();
+        URGENT.destroy();
         PROCESS.destroy();
         // SAFETY: Process context. What the last items left to RCU runs before the code goes.
         unsafe { bindings::rcu_barrier() };
-    }
-}
-
-#[kunit_tests(rsiw_sys_work)]
-mod tests {
-    use super::*;
-    use crate::sys::context::BhGuard;
-    use kernel::sync::Completion;
-    use kernel::time::msecs_to_jiffies;
-    use kernel::workqueue::{
-        impl_has_delayed_work, impl_has_work, new_delayed_work, new_work, DelayedWork,
-    };
-
-    /// Counts its runs and its end.
-    #[pin_data(PinnedDrop)]
-    struct Item {
-        runs: Atomic<u32>,
-        gone: Arc<Atomic<u32>>,
-        #[pin]
-        ran: Completion,
-        #[pin]
-        soon: Work<Self, 0>,
-        #[pin]
-        later: DelayedWork<Self, 1>,
-        #[pin]
-        soft: Work<Self, 2>,
-    }
-
-    #[pinned_drop]
-    impl PinnedDrop for Item {
-        fn drop(self: Pin<&mut Self>) {
-            self.gone.add(1, kernel::sync::atomic::Relaxed);
-        }
-    }
-
-    impl_has_work! {
-        impl HasWork<Self, 0> for Item { self.soon }
-        impl HasWork<Self, 2> for Item { self.soft }
-    }
-    impl_has_delayed_work! {
-        impl HasDelayedWork<Self, 1> for Item { self.later }
-    }
-
-    impl WorkItem<0> for Item {
-        type Pointer = Arc<Self>;
-        fn run(this: Arc<Self>) {
-            this.runs.add(1, kernel::sync::atomic::Relaxed);
-            this.ran.complete_all();
-        }
-    }
-
-    impl WorkItem<1> for Item {
-        type Pointer = Arc<Self>;
-        fn run(this: Arc<Self>) {
-            this.runs.add(1, kernel::sync::atomic::Relaxed);
-            this.ran.complete_all();
-        }
-    }
-
-    impl WorkItem<2> for Item {
-        type Pointer = Arc<Self>;
-        fn run(this: Arc<Self>) {
-            this.runs.add(1, kernel::sync::atomic::Relaxed);
-            this.ran.complete_all();
-        }
-    }
-
-    fn item() -> Result<(Arc<Item>, Arc<Atomic<u32>>)> {
-        let gone = Arc::new(Atomic::new(0u32), GFP_KERNEL)?;
-        let items = gone.clone();
-        let item = Arc::pin_init(
-            pin_init!(Item {
-                runs: Atomic::new(0),
-                gone: items,
-                ran <- Completion::new(),
-                soon <- new_work!("rsiw_test::soon"),
-                later <- new_delayed_work!("rsiw_test::later"),
-                soft <- new_work!("rsiw_test::soft"),
-            }),
-            GFP_KERNEL,
-        )?;
-        Ok((item, gone))
-    }
-
-    /// Whether the test's own reference is the last one; gives it up.
-    fn is_last(item: Arc<Item>, gone: &Atomic<u32>) -> bool {
-        drop(item);
-        gone.load(Acquire) == 1
-    }
-
-    #[test]
-    fn runs_and_lets_go() -> Result {
-        let (item, gone) = item()?;
-        assert!(process().enqueue::<_, 0>(item.clone()));
-        process().flush();
-        assert_eq!(item.runs.load(Acquire), 1);
-        assert!(is_last(item, &gone));
-        Ok(())
-    }
-
-    #[test]
-    fn bottom_half_runs_and_lets_go() -> Result {
-        let (item, gone) = item()?;
-        {
-            let _bh = BhGuard::new();
-            assert!(bh().enqueue::<_, 2>(item.clone()));
-            // It can not have run, so it is still queued.
-            assert!(!bh().enqueue::<_, 2>(item.clone()));
-        }
-        item.ran.wait_for_completion();
-        bh().flush();
-        assert_eq!(item.runs.load(Acquire), 1);
-        assert!(is_last(item, &gone));
-        Ok(())
-    }
-
-    #[test]
-    fn cancelled_does_not_run() -> Result {
-        let (item, gone) = item()?;
-        let hour = msecs_to_jiffies(3_600_000);
-        assert!(process().enqueue_delayed::<_, 1>(item.clone(), hour));
-        assert!(!process().enqueue_delayed::<_, 1>(item.clone(), hour));
-        assert!(cancel_delayed::<_, 1>(&item));
-        assert!(!cancel_delayed::<_, 1>(&item));
-        assert_eq!(item.runs.load(Acquire), 0);
-        assert!(is_last(item, &gone));
-        Ok(())
-    }
-
-    #[test]
-    fn moved_runs_once_and_early() -> Result {
-        let (item, gone) = item()?;
-        let hour = msecs_to_jiffies(3_600_000);
-        assert!(!process().mod_delayed::<_, 1>(item.clone(), hour));
-        assert!(process().mod_delayed::<_, 1>(item.clone(), hour));
-        assert!(process().mod_delayed::<_, 1>(item.clone(), 0));
-        item.ran.wait_for_completion();
-        process().flush();
-        assert_eq!(item.runs.load(Acquire), 1);
-        // It ran, so it can be armed again, and given up again.
-        assert!(!process().mod_delayed::<_, 1>(item.clone(), hour));
-        assert!(cancel_delayed::<_, 1>(&item));
-        assert!(is_last(item, &gone));
-        Ok(())
     }
 }

@@ -53,7 +53,10 @@ def plan():
     yield "connections", ("rsiw", "siw"), measure.connections
     yield "idle_memory", ("rsiw", "siw"), measure.idle_memory
     yield "work_65536", ("tcp", "rsiw", "rsiw-crc", "siw"), measure.work
-    yield "echo_beside_bulk", ("tcp", "rsiw", "siw"), measure.echo
+    yield "echo_beside_bulk", ("tcp", "rsiw", "siw"), (
+        lambda bed, c: measure.echo(bed, c, bed.server_cpu))
+    yield "echo_same_cpu", ("tcp", "rsiw", "siw"), (
+        lambda bed, c: measure.echo(bed, c, bed.client_cpu))
 
 
 class Run:

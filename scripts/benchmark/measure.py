@@ -166,10 +166,11 @@ def octets_received():
     return sum(int(line.split(":")[1].split()[0]) for line in lines)
 
 
-def echo(bed, candidate):
-    """Round trips of ICMP echo beside a bulk transfer, in microseconds."""
+def echo(bed, candidate, cpu):
+    """Round trips of ICMP echo beside a bulk transfer, in microseconds. Whoever asks on the
+    processor of the sending program waits for that processor, too."""
     def ping():
-        out = run("ping", "-i", "0.01", "-c", "150", "-W", "1", bed.server(candidate))
+        out = run(*on(cpu), "ping", "-i", "0.01", "-c", "150", "-W", "1", bed.server(candidate))
         times = sorted(1000 * float(t) for t in re.findall(r"time=([0-9.]+) ms", out))
         if len(times) < 140:
             raise Failed(f"answers to {len(times)} of 150")

@@ -40,6 +40,7 @@ NAMES = {
     "work_65536": "CPU time, programs sleeping, 64 KiB",
     "idle_memory": "memory of an idle connection, both ends",
     "echo_beside_bulk": "ICMP echo beside a bulk transfer",
+    "echo_same_cpu": "ICMP echo, asked for on the processor that sends",
 }
 
 
