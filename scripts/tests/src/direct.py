@@ -96,6 +96,11 @@ class Device:
             event.ack()
         return self.seen
 
+    def fatal(self):
+        """Waits for the event that tells of the end of a queue pair."""
+        wait_for(10, "IBV_EVENT_QP_FATAL", lambda: e.IBV_EVENT_QP_FATAL in self.events())
+        self.seen.clear()
+
     def gid(self, index):
         return self.context.query_gid(1, index)
 

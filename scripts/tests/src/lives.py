@@ -112,12 +112,6 @@ def itself(device):
         a.close()
 
 
-def fatal(device):
-    """The event that tells of it."""
-    wait_for(10, "IBV_EVENT_QP_FATAL", lambda: e.IBV_EVENT_QP_FATAL in device.events())
-    device.seen.clear()
-
-
 def wrong_psn(device):
     """ends whose packet sequence numbers do not fit do not connect"""
     a, b = smaller_first(*pair(device))
@@ -127,7 +121,7 @@ def wrong_psn(device):
     b.connect(a)
     a.fails()
     a.expect((RECV, FLUSHED), (RECV, FLUSHED))
-    fatal(device)
+    device.fatal()
     check(b.state() == RTS, "the other end was disturbed")
     a.close()
     b.close()
@@ -143,7 +137,7 @@ def wrong_psn(device):
         b.to_rts()
         b.fails()
         b.expect((RECV, FLUSHED))
-        fatal(device)
+        device.fatal()
         a.close()
         b.close()
 
@@ -164,7 +158,7 @@ def nobody(device):
             a.send()
             a.fails()
             a.expect((SEND, FLUSHED), (SEND, FLUSHED), (RECV, FLUSHED), (RECV, FLUSHED))
-            fatal(device)
+            device.fatal()
             # Whoever has no work waits for ever.
             if kind == "taken":
                 check(b.state() == RTS, "somebody else's queue pair was disturbed")
@@ -188,7 +182,7 @@ def retries(device):
     six.fails()
     lasted = time.monotonic() - begun
     check(lasted > 6, f"six tries are over after {lasted:.1f} s")
-    fatal(device)
+    device.fatal()
     for end in itertools.chain(*pairs):
         end.close()
 
