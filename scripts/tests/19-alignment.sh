@@ -36,6 +36,12 @@ without_offloads() {
 	done
 }
 
+# cwnd_of COMMAND-PREFIX INTERFACE ADDRESS: connections from there have at most 20 segments under way.
+cwnd_of() {
+	$1 ip route change 10.98.0.0/24 dev "$2" proto kernel scope link src "$3" cwnd lock 20
+	$1 ip route show dev "$2" | shows 'cwnd lock 20' || die "$2: the congestion window is not limited"
+}
+
 # judged KIND SIZE: a transfer in which TCP lost something, or took it for lost, is made again.
 judged() {
 	local status try
@@ -48,16 +54,16 @@ judged() {
 	[ "$status" = 0 ] || FAILED=1
 }
 
-# transfer KIND SIZE: the data flows from the far end of the cable to the near one.
+# transfer KIND SIZE [LEAST ARGUMENT...]: the data flows from the far end of the cable to the near one.
 transfer() {
-	local kind=$1 size=$2 count=$((TOTAL / $2)) status=0
+	local kind=$1 size=$2 least=${3:-$LEAST} count=$((TOTAL / $2)) status=0
 	capture_start rv0 65536
 	case $kind in
-	read) perftest_pair "read $size" "$VETH_FAR" "$IN_PEER $HERE" "$THERE" ib_read_bw -s "$size" -n "$count" ;;
-	*) perftest_pair "$kind $size" "$VETH_NEAR" "$HERE" "$IN_PEER $THERE" "ib_${kind}_bw" -s "$size" -n "$count" ;;
+	read) perftest_pair "read $size" "$VETH_FAR" "$IN_PEER $HERE" "$THERE" ib_read_bw -s "$size" -n "$count" "${@:4}" ;;
+	*) perftest_pair "$kind $size" "$VETH_NEAR" "$HERE" "$IN_PEER $THERE" "ib_${kind}_bw" -s "$size" -n "$count" "${@:4}" ;;
 	esac
 	capture_stop
-	timeout -k 5 $((60 * FACTOR)) python3 -B "$JUDGE" "$CAPTURE" "$kind" "$size" "$count" "$LEAST" || status=$?
+	timeout -k 5 $((60 * FACTOR)) python3 -B "$JUDGE" "$CAPTURE" "$kind" "$size" "$count" "$least" || status=$?
 	rm "$CAPTURE"
 	return "$status"
 }
@@ -79,5 +85,14 @@ for kind in write send read; do
 	for size in $((1 << 20)) 65536 16384; do
 		judged "$kind" "$size"
 	done
+done
+# A small congestion window and a way that lasts have TCP send its buffers in parts: one that is full
+# has places again behind the first part. Short queues make runs that end within a segment.
+cwnd_of "" rv0 "$VETH_NEAR"
+cwnd_of "$IN_PEER" rv1 "$VETH_FAR"
+tc qdisc add dev rv0 root netem delay 5ms limit 20000
+for kind in write send read; do
+	judged "$kind" 16384
+	judged "$kind" 6000 97 -t 4
 done
 [ "$FAILED" = 0 ] || die "cases above failed"
