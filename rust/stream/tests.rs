@@ -125,9 +125,11 @@ mod suite {
         assert_eq!(room(1000 + 4 * 1448), None);
         // None of its segments ends in there.
         assert!(layout.within(0).is_none());
-        assert!(Layout::new(8948, 62636, 448, 448, 65536).within(4096).is_none());
+        let jumbo = Layout::new(8948, 62636, 448, 448, 65536);
+        assert!(jumbo.within(4096).is_none());
         // Such links do not cut.
-        assert!(Layout::new(65483, 65483, 448, 448, 65536).within(0).is_some());
+        let uncut = Layout::new(65483, 65483, 448, 448, 65536);
+        assert!(uncut.within(0).is_some());
     }
 
     /// Behind the end of a record segments are counted anew, until TCP has sent it.

@@ -50,6 +50,7 @@ def plan():
         yield f"write_qps_{count}", ("rsiw", "siw"), (
             lambda bed, c, n=count: measure.bandwidth(bed, c, "write", 65536, "-q", str(n), "-t",
                                                       "16"))
+    yield "streams_64", ("tcp",), lambda bed, c: measure.stream(bed, c, "-P", "64")
     yield "connections", ("rsiw", "siw"), measure.connections
     yield "idle_memory", ("rsiw", "siw"), measure.idle_memory
     yield "work_65536", ("tcp", "rsiw", "rsiw-crc", "siw"), measure.work

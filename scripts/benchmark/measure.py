@@ -58,18 +58,18 @@ def perftest(bed, candidate, tool, *options):
     return [float(field) for field in rows[-1].split()]
 
 
-def stream(bed, candidate):
-    """One stream of iperf3 over TCP."""
-    received = iperf(bed, candidate, SECONDS)
+def stream(bed, candidate, *more):
+    """iperf3 over TCP: one stream, if nothing else is said."""
+    received = iperf(bed, candidate, SECONDS, *more)
     return {"value": received["bits_per_second"] / 8e6, "unit": "MB/s"}
 
 
-def iperf(bed, candidate, seconds):
+def iperf(bed, candidate, seconds, *more):
     """What the receiving end of iperf3 says."""
     out = pair(bed, candidate,
                lambda port: ["iperf3", "-s", "-1", "-p", port],
                lambda port: ["iperf3", "-c", bed.server(candidate), "-p", port, "-t", seconds,
-                             "-J"])
+                             "-J", *more])
     return json.loads(out)["end"]["sum_received"]
 
 

@@ -37,6 +37,7 @@ NAMES = {
     "crc_twice": "CRC-32C by table, each octet twice, and nothing else",
     "asleep_write_65536": "write bandwidth, 64 KiB, programs sleeping",
     "asleep_read_65536": "read bandwidth, 64 KiB, programs sleeping",
+    "streams_64": "64 streams",
     "work_65536": "CPU time, programs sleeping, 64 KiB",
     "idle_memory": "memory of an idle connection, both ends",
     "echo_beside_bulk": "ICMP echo beside a bulk transfer",
