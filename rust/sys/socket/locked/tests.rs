@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit suite of the exclusive socket.
+
+use kernel::prelude::*;
+
+#[kunit_tests(rsiw_sys_locked)]
+mod suite {
+    use super::super::super::SockRef;
+    use super::super::*;
+    use crate::sys::testing::{
+        connected,
+        eventually, //
+    };
+
+    /// Sends all of `buf`.
+    fn send_all(sock: &SockRef, buf: &[u8]) -> bool {
+        let mut rest = buf;
+        eventually(|| {
+            if let Ok(sent) = sock.lock().send_copy(rest) {
+                rest = rest.get(sent..).unwrap_or_default();
+            }
+            rest.is_empty()
+        })
+    }
+
+    /// Whether as many octets as were sent can be read in the end.
+    fn reads_all(sock: &SockRef, sent: usize) -> bool {
+        let mut read = 0;
+        eventually(|| {
+            let mut locked = sock.lock();
+            let taken = locked.receive_walk(|view| view.len());
+            locked.receive_done(taken);
+            read += taken;
+            read == sent
+        })
+    }
+
+    #[test]
+    fn walks_what_came_and_keeps_what_was_not_taken() -> Result {
+        let (a, b) = connected()?;
+        assert!(send_all(&a.sock(), b"0123456789"));
+        let sock = b.sock();
+        let mut got = [0u8; 10];
+        // Half is looked at, a part of it taken.
+        assert!(eventually(|| sock.lock().receive_walk(|view| {
+            if view.len() == 10 {
+                let _ = view.copy_bits(0, got.get_mut(..5).unwrap_or_default());
+            }
+            0
+        }) == 0
+            && got.first() == Some(&b'0')));
+        let mut locked = sock.lock();
+        assert_eq!(locked.receive_walk(|_| 3), 3);
+        locked.receive_done(3);
+        let taken = locked.receive_walk(|view| {
+            assert_eq!(view.len(), 7);
+            let _ = view.copy_bits(0, got.get_mut(..7).unwrap_or_default());
+            view.len()
+        });
+        assert_eq!(taken, 7);
+        assert_eq!(got.get(..7), Some(&b"3456789"[..]));
+        locked.receive_done(taken);
+        assert_eq!(locked.receive_walk(|_| 1), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn pages_go_out_and_come_back() -> Result {
+        let (a, b) = connected()?;
+        let (from, to) = (a.sock(), b.sock());
+        let mut run = RunBuf::get().ok_or(ENOMEM)?;
+        let len = run.capacity();
+        for (i, octet) in run.as_mut_slice().iter_mut().enumerate() {
+            *octet = (i / 7) as u8;
+        }
+        let mut sent = 0;
+        let mut seen = 0;
+        let mut wrong = 0;
+        assert!(eventually(|| {
+            if sent < len {
+                if let Ok(locked) = &mut from.try_lock_bh() {
+                    sent += locked.send_pages(&run, sent, len - sent).unwrap_or(0);
+                }
+            }
+            let mut locked = to.lock();
+            let taken = locked.receive_walk(|view| {
+                let _ = view.for_each_chunk(0, view.len(), |chunk| {
+                    for octet in chunk {
+                        wrong += usize::from(*octet != (seen / 7) as u8);
+                        seen += 1;
+                    }
+                    Ok::<(), Error>(())
+                });
+                view.len()
+            });
+            locked.receive_done(taken);
+            seen == len
+        }));
+        assert_eq!(wrong, 0);
+        // Acknowledged and read: TCP lets go of the pages, and they can be written.
+        assert!(eventually(|| {
+            // SAFETY: Process context, no lock is held.
+            unsafe { bindings::rsiw_test_feed_cpus() };
+            run.is_exclusive()
+        }));
+        assert_eq!(run.as_mut_slice().len(), len);
+        assert!(from.lock().send_pages(&run, 1, len) == Err(EINVAL));
+        Ok(())
+    }
+
+    #[test]
+    fn an_idle_socket_keeps_no_fragment() -> Result {
+        let (a, _b) = connected()?;
+        let sock = a.sock();
+        for _ in 0..3 {
+            assert!(send_all(&sock, b"small enough to be copied"));
+            // SAFETY: The socket is locked.
+            assert!(!unsafe { bindings::rsiw_test_keeps_fragment(sock.lock().as_ptr()) });
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn fills_up_and_says_so() -> Result {
+        let (a, b) = connected()?;
+        a.set_sndbuf_cap(32768);
+        let (from, to) = (a.sock(), b.sock());
+        let block = [0x5a; 4096];
+        let mut sent = 0;
+        {
+            let mut locked = from.lock();
+            // Nobody reads: sooner or later there is no room.
+            let full = loop {
+                match locked.send_copy(&block) {
+                    Ok(octets) => sent += octets,
+                    Err(error) => break error,
+                }
+                if sent > 64 << 20 {
+                    break EIO;
+                }
+            };
+            assert!(full == EAGAIN);
+            assert!(!locked.has_room());
+            assert!(!locked.write_queues_empty());
+            assert!(locked.size_goal() >= locked.mss());
+            assert_eq!(locked.size_goal() % locked.mss(), 0);
+        }
+        assert!(reads_all(&to, sent));
+        assert!(eventually(|| from.lock().stream_writable()));
+        assert!(from.lock().has_room());
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_appended_to_a_record_that_was_ended() -> Result {
+        let (a, b) = connected()?;
+        let (from, to) = (a.sock(), b.sock());
+        from.lock().end_record();
+        let mut sent = 0;
+        {
+            let mut locked = from.lock();
+            // The lock keeps acknowledgments away: sooner or later TCP has to keep something.
+            while locked.unsent_tail() == 0 && sent < 64 << 20 {
+                sent += locked.send_copy(&[0xa5; 1000])?;
+            }
+            let (tail, unsent) = (locked.unsent_tail(), locked.unsent());
+            assert!(0 < tail && tail <= unsent);
+            assert!(locked.tail_room() != u32::MAX);
+            locked.end_record();
+            assert_eq!(locked.unsent_tail(), 0);
+            assert_eq!(locked.tail_room(), u32::MAX);
+            sent += locked.send_copy(&[0xa5; 100])?;
+            // In a buffer of its own.
+            assert_eq!(locked.unsent_tail(), 100);
+            assert_eq!(locked.unsent(), unsent + 100);
+        }
+        assert!(reads_all(&to, sent));
+        Ok(())
+    }
+
+    #[test]
+    fn fin_is_a_state_not_data() -> Result {
+        let (a, b) = connected()?;
+        assert!(send_all(&a.sock(), b"end"));
+        {
+            let sock = a.sock();
+            let mut locked = sock.lock();
+            locked.send_fin();
+            locked.send_fin();
+            assert!(locked.send_copy(b"x") == Err(EPIPE));
+        }
+        let sock = b.sock();
+        assert!(eventually(|| sock.lock().tcp_state() == TcpState::CloseWait));
+        let mut locked = sock.lock();
+        assert_eq!(locked.receive_walk(|view| view.len()), 3);
+        locked.receive_done(3);
+        assert_eq!(locked.receive_walk(|view| view.len()), 0);
+        locked.receive_done(0);
+        Ok(())
+    }
+}
