@@ -169,6 +169,7 @@ impl_has_delayed_work! {
 
 impl Timed for Stream {
     fn time_is_up(this: Arc<Self>) {
+        this.note_gathered();
         let more = this.one_run() == Progress::More;
         this.rush.over(now_ns(), more);
     }
@@ -299,6 +300,17 @@ impl Stream {
             }
             Answer::InAMoment => {
                 self.moment.start(self.clone(), self.rush.moment_ns());
+            }
+        }
+    }
+
+    /// Notes what a moment has gathered. Softirq context.
+    fn note_gathered(&self) {
+        if let Ok(mut locked) = self.state.sock().try_lock_bh() {
+            if let Ok(mut state) = self.state.open(&mut locked) {
+                if let Some(session) = state.session() {
+                    self.rush.gathered(session.qp.sq().waiting());
+                }
             }
         }
     }

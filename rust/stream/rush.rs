@@ -13,23 +13,24 @@
 //! succession it takes until the next one. Nor does it help very large messages, which are worth a
 //! call each.
 
+mod moment;
+
 use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
 };
 
+use self::moment::Moment;
+
 /// Nanoseconds between the answer to a doorbell and the next one, at most, in a quick succession.
 const QUICK_NS: i64 = 60_000;
 
 /// As [`QUICK_NS`], after moments that were of use: a program that is given its completions all at
-/// once may have other things to do before it posts again.
-const PAUSE_NS: i64 = 1_000_000;
+/// once may have other things to do before it posts again, such as to look after other queues.
+const PAUSE_NS: i64 = 100_000_000;
 
-/// A moment lasts as long as this many doorbells take the process, calls included.
+/// The first moment lasts as long as this many doorbells take the process, calls included.
 const MOMENT_GAPS: u32 = 4;
-
-/// The shortest moment, in nanoseconds.
-const SHORTEST_NS: u32 = 5_000;
 
 /// Doorbells in quick succession before one is left for a moment.
 const ROW: u32 = 8;
@@ -39,6 +40,9 @@ const HIGHEST_COST: u32 = 8192;
 
 /// Work requests that make a moment worth while.
 const USEFUL: u32 = 4;
+
+/// Work requests gathered lately that let a doorbell wait although something came before it.
+const TRUSTED: u32 = 16;
 
 /// The most that useful moments count against later ones that are not, in work requests. A program
 /// that has posted as many as its queue takes has to wait now and then, and posts little before.
@@ -74,8 +78,8 @@ pub(super) struct Rush {
     /// Nanoseconds from the answer to a doorbell to the next one, on average over those in quick
     /// succession.
     gap_ns: Atomic<u32>,
-    /// The longest moment, in nanoseconds; 0: every doorbell is answered at once.
-    longest_ns: u32,
+    /// How long moments last; if there are none, every doorbell is answered at once.
+    moment: Moment,
 }
 
 /// What to do about a doorbell.
@@ -102,7 +106,7 @@ impl Rush {
             fetched_before: Atomic::new(0),
             sent_before: Atomic::new(0),
             gap_ns: Atomic::new(0),
-            longest_ns: longest_us.saturating_mul(1_000),
+            moment: Moment::new(longest_us),
         }
     }
 
@@ -122,8 +126,18 @@ impl Rush {
     /// How long a moment lasts, in nanoseconds.
     #[inline]
     pub(super) fn moment_ns(&self) -> u32 {
-        let gaps = self.gap_ns.load(Relaxed).saturating_mul(MOMENT_GAPS);
-        gaps.max(SHORTEST_NS).min(self.longest_ns)
+        self.moment.length(self.guess_ns())
+    }
+
+    /// How long one lasts before anything is known of them.
+    fn guess_ns(&self) -> u32 {
+        self.gap_ns.load(Relaxed).saturating_mul(MOMENT_GAPS)
+    }
+
+    /// A moment is over; so many work requests wait.
+    #[inline]
+    pub(super) fn gathered(&self, waiting: u32) {
+        self.moment.over(waiting, self.guess_ns());
     }
 
     /// A doorbell at the time `now`.
@@ -133,7 +147,7 @@ impl Rush {
         let talked = self.talked.load(Relaxed);
         self.talked.store(false, Relaxed);
         if talked || gap > QUICK_NS {
-            let trusted = self.worth.load(Relaxed) >= WORTH / 2 && gap <= PAUSE_NS;
+            let trusted = self.worth.load(Relaxed) >= TRUSTED && gap <= PAUSE_NS;
             if !trusted {
                 self.row.store(0, Relaxed);
             }
@@ -152,7 +166,7 @@ impl Rush {
         if let Some(rest) = owed.checked_sub(1) {
             self.owed.store(rest, Relaxed);
         }
-        match row > ROW && owed == 0 && self.longest_ns != 0 {
+        match row > ROW && owed == 0 && self.moment.exists() {
             true => Answer::InAMoment,
             false => Answer::Now,
         }
@@ -267,25 +281,6 @@ mod tests {
             rush.progress(round, u64::from(round) * (LARGE + 1));
             rush.answered(clock);
         }
-    }
-
-    #[test]
-    fn moments_last_as_some_doorbells() {
-        let rush = Rush::new(100);
-        let mut clock = 1_000_000;
-        assert_eq!(rush.moment_ns(), SHORTEST_NS);
-        let steady = |gap: i64, clock: &mut i64| {
-            for _ in 0..100 {
-                *clock += gap;
-                rush.rung(*clock);
-                rush.answered(*clock);
-            }
-            rush.moment_ns()
-        };
-        let at_10_us = steady(10_000, &mut clock);
-        assert!((38_000..=40_000).contains(&at_10_us));
-        assert_eq!(steady(100, &mut clock), SHORTEST_NS);
-        assert_eq!(steady(50_000, &mut clock), 100_000);
     }
 
     #[test]

@@ -121,7 +121,39 @@ impl SendQueue {
     /// Whether there is something to fetch.
     #[inline]
     pub(crate) fn is_pending(&self) -> bool {
-        WqeHeader(self.ring.header(self.get.load(Relaxed))).has(flag::VALID)
+        self.is_posted(self.get.load(Relaxed))
+    }
+
+    /// How many work requests there are to fetch, if the owner fills the ring in order and nobody
+    /// fetches meanwhile: a guess.
+    #[inline]
+    pub(crate) fn waiting(&self) -> u32 {
+        let get = self.get.load(Relaxed);
+        // All in front of `there` have been posted, that at `not` has not.
+        let (mut there, mut not) = (0, self.depth());
+        let mut at = 1;
+        while at <= not {
+            if !self.is_posted(get.wrapping_add(at.wrapping_sub(1))) {
+                not = at.wrapping_sub(1);
+                break;
+            }
+            there = at;
+            at = at.saturating_mul(2);
+        }
+        while there < not {
+            let middle = there.midpoint(not);
+            match self.is_posted(get.wrapping_add(middle)) {
+                true => there = middle.saturating_add(1),
+                false => not = middle,
+            }
+        }
+        there
+    }
+
+    /// Whether the element at `index` is to be fetched.
+    #[inline]
+    fn is_posted(&self, index: u32) -> bool {
+        WqeHeader(self.ring.header(index)).has(flag::VALID)
     }
 
     /// Elements fetched so far, wrapping.

@@ -275,6 +275,30 @@ mod suite {
     }
 
     #[test]
+    fn what_waits_is_counted() -> Result {
+        let queue = SendQueue::new(16, MAX_SGE as u8, 80, false, Owner::User)?;
+        let queue = Arc::pin_init(queue, GFP_KERNEL)?;
+        let element = element(opcode::SEND, 0, 0);
+        let depth = queue.depth();
+        // From each place of the ring.
+        for _ in 0..2 * depth {
+            let get = queue.fetched();
+            for waiting in 0..=depth {
+                assert_eq!(queue.waiting(), waiting);
+                assert_eq!(queue.is_pending(), waiting != 0);
+                if waiting < depth {
+                    store(queue.ring(), get.wrapping_add(waiting), &element);
+                }
+            }
+            while queue.fetch().is_some() {}
+            // One place further.
+            store(queue.ring(), get.wrapping_add(depth), &element);
+            assert!(queue.fetch().is_some());
+        }
+        Ok(())
+    }
+
+    #[test]
     fn garbage_is_consumed_one_by_one() -> Result {
         let queue = send_queue(Owner::User)?;
         let ring = RecvRing::new(4, MAX_SGE as u8, Owner::User)?;
