@@ -9,28 +9,11 @@
 . "$(dirname "$0")/../guest/lib.sh"
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"
+# shellcheck source=siw.sh
+. "$(dirname "$0")/siw.sh"
 
 OURS=10.99.0.1
 SIW=10.99.1.1
-
-# siw as server loses a wake-up now and then: what arrives between its Reply and its taking the
-# socket over is not looked at before more arrives (siw_accept() in siw_cm.c). A client that then
-# waits for an answer waits for good, whoever it is. It shows by octets that stay in the receive
-# queue of siw's socket; then the programs are ended here, and only then they may try again.
-LOST=$WORK/siw-lost-a-wake-up
-
-watch_siw() {
-	local same=0 last='' now
-	while sleep 1; do
-		now=$(ss -Htn state established "src $SIW" | awk '$1 > 0')
-		if [ -n "$now" ] && [ "$now" = "$last" ]; then same=$((same + 1)); else same=0; fi
-		last=$now
-		[ "$same" -ge 8 ] || continue
-		printf '%s\n' "$now" >"$LOST"
-		pkill -KILL -x 'rping|ib_.*|integrity' || true
-		same=0
-	done
-}
 
 # siw as client calls a Send that went out whole failed (IBV_WC_LOC_QP_OP_ERR, 2), if the connection
 # ends before its thread has looked (siw_qp_sq_proc_tx() in siw_qp_tx.c). perftest's server ends it
@@ -100,7 +83,7 @@ make_dummy rd0 "$OURS/24"
 make_dummy rd1 "$SIW/24"
 load_type siw
 make_link siw0 rd1 siw
-spawn watch watch_siw
+spawn watch watch_siw "$SIW" 'rping|ib_.*|integrity'
 
 for crc in 1 0; do
 	RSIW_PARAMS="crc=$crc"
