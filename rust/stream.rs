@@ -82,7 +82,6 @@ use crate::{
             new_spinlock_irq,
             SpinLockIrq, //
         },
-
         sockcell::SockCell,
         socket::{
             CallbackSock,
@@ -300,17 +299,6 @@ impl Stream {
             }
             Answer::InAMoment => {
                 self.moment.start(self.clone(), self.rush.moment_ns());
-            }
-        }
-    }
-
-    /// Notes what a moment has gathered. Softirq context.
-    fn note_gathered(&self) {
-        if let Ok(mut locked) = self.state.sock().try_lock_bh() {
-            if let Ok(mut state) = self.state.open(&mut locked) {
-                if let Some(session) = state.session() {
-                    self.rush.gathered(session.qp.sq().waiting());
-                }
             }
         }
     }

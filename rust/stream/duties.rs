@@ -170,6 +170,17 @@ impl Stream {
         }
     }
 
+    /// Notes what a moment has gathered. Softirq context.
+    pub(super) fn note_gathered(&self) {
+        if let Ok(mut locked) = self.state.sock().try_lock_bh() {
+            if let Ok(mut state) = self.state.open(&mut locked) {
+                if let Some(session) = state.session() {
+                    self.rush.gathered(session.qp.sq().waiting());
+                }
+            }
+        }
+    }
+
     /// One turn of the urgent work item.
     fn urgent_turn(self: &Arc<Self>) {
         match self.send(RUNS_PER_ENTRY) {
