@@ -8,10 +8,10 @@
 //! posted meanwhile needs no doorbell, and goes out together.
 //!
 //! That would cost a program time which waits for one request before it posts the next, or for
-//! the peer's answer. So no message of the peer may have come between the doorbells, and a moment
-//! in which nothing else was posted is paid for: the more of them, the more doorbells in quick
-//! succession it takes until the next one. Nor does it help very large messages, which are worth a
-//! call each.
+//! the peer's answer. So no message of the peer may have come between the doorbells, unless very
+//! much was gathered lately, and a moment in which nothing else was posted is paid for: the more of
+//! them, the more doorbells in quick succession it takes until the next one. Nor does it help very
+//! large messages, which are worth a call each.
 
 mod moment;
 
@@ -147,13 +147,16 @@ impl Rush {
         let talked = self.talked.load(Relaxed);
         self.talked.store(false, Relaxed);
         if talked || gap > QUICK_NS {
-            let trusted = self.worth.load(Relaxed) >= TRUSTED && gap <= PAUSE_NS;
-            if !trusted {
+            let worth = self.worth.load(Relaxed);
+            if worth < TRUSTED || gap > PAUSE_NS {
                 self.row.store(0, Relaxed);
+                return Answer::Now;
             }
-            return match trusted && !talked {
-                true => Answer::InAMoment,
-                false => Answer::Now,
+            // What may be an answer is not held up, unless it hardly is one: a peer that returns
+            // credits talks once for all that was gathered.
+            return match talked && worth < WORTH {
+                true => Answer::Now,
+                false => Answer::InAMoment,
             };
         }
         let before = self.gap_ns.load(Relaxed);
@@ -362,11 +365,24 @@ mod tests {
         assert_eq!(ring(&rush, &mut clock, PAUSE_NS), 0);
         small(&rush, WORTH);
         rush.over(clock, false);
-        // But a long one is, and a message of the peer too.
+        // But a long one is.
         assert_eq!(ring(&rush, &mut clock, PAUSE_NS + 1), u32::MAX);
-        rush.talked();
-        clock += 1_000;
-        assert!(rush.rung(clock) == Answer::Now);
+    }
+
+    /// As `ib_send_bw` showed, whose receiver returns credits: each of them had one Send go alone.
+    #[test]
+    fn a_credit_does_not_end_useful_moments_but_answers_do() {
+        let rush = Rush::new(100);
+        let mut clock = 1_000_000;
+        ring(&rush, &mut clock, 1_000);
+        small(&rush, WORTH);
+        rush.over(clock, false);
+        for answer in [Answer::InAMoment, Answer::Now] {
+            clock += 1_000;
+            rush.talked();
+            assert!(rush.rung(clock) == answer);
+            rush.over(clock, false);
+        }
     }
 
     #[test]
