@@ -14,6 +14,7 @@
 //! - [`deliver`]: what an FPDU asks for, [`place`]: from payload to memory and back
 //! - [`transmit`]: runs of FPDUs, [`align`]: their sizes, [`work`]: what goes into them
 //! - [`rush`]: doorbells in quick succession
+//! - [`nudge`]: responders that overlook what they were sent
 //! - [`sent`]: completion of work requests in order
 //! - [`end`]: the ways a stream ends
 
@@ -23,6 +24,7 @@ mod deliver;
 mod duties;
 mod encode;
 mod end;
+mod nudge;
 mod place;
 mod receive;
 mod rush;

@@ -37,9 +37,6 @@ use crate::sys::{
 /// Jiffies until something is tried again that memory was missing for.
 const RETRY_DELAY: Jiffies = 1;
 
-/// Milliseconds a stream that has ended waits for the peer's FIN, or for room for a Terminate.
-const LINGER_MS: u32 = 5_000;
-
 impl WorkItem<0> for Stream {
     type Pointer = Arc<Self>;
 
@@ -162,8 +159,8 @@ impl Stream {
         if todo.retry {
             queues::process().enqueue_delayed::<_, 2>(Arc::from(self), RETRY_DELAY);
         }
-        if todo.deadline {
-            queues::process().mod_delayed::<_, 3>(Arc::from(self), msecs_to_jiffies(LINGER_MS));
+        if let Some(millis) = todo.deadline {
+            queues::process().mod_delayed::<_, 3>(Arc::from(self), msecs_to_jiffies(millis));
         }
         if todo.process {
             self.go_on_in_process();

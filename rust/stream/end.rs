@@ -46,6 +46,9 @@ use crate::{
     }, //
 };
 
+/// Milliseconds a stream that has ended waits for the peer's FIN, or for room for a Terminate.
+const LINGER_MS: u32 = 5_000;
+
 /// How the stream ends.
 #[derive(Default)]
 pub(super) struct Ending {
@@ -136,7 +139,7 @@ impl Session<'_> {
             EndReason::PeerFin | EndReason::LocalClose => Counter::Closes,
             _ => Counter::Aborts,
         });
-        self.proto.todo.deadline = true;
+        self.proto.todo.deadline = Some(LINGER_MS);
         self.proto.tx.job = None;
         self.proto.rx.receiver.fail();
         self.pins.release();
@@ -240,7 +243,7 @@ impl Session<'_> {
         } else {
             // Half closed: what was posted is still sent (RFC 5041 section 6.2.2).
             self.proto.phase = Phase::Closing;
-            self.proto.todo.deadline = true;
+            self.proto.todo.deadline = Some(LINGER_MS);
             self.qp.enter(QpState::Closing);
         }
     }
@@ -281,7 +284,7 @@ impl Session<'_> {
         };
         if said_all && !self.proto.tx.fin_sent {
             self.proto.tx.fin_sent = true;
-            self.proto.todo.deadline = true;
+            self.proto.todo.deadline = Some(LINGER_MS);
             locked.send_fin();
         }
         if self.proto.tx.fin_sent && self.proto.ending.peer_fin {
@@ -292,10 +295,13 @@ impl Session<'_> {
 
     /// The wait for the peer has lasted long enough, unless TCP still takes data.
     pub(super) fn deadline(&mut self) {
+        if self.proto.phase == Phase::Open {
+            return self.nudge();
+        }
         let sent = self.proto.tx.sent();
         let moves = core::mem::replace(&mut self.proto.ending.sent_before, sent) != sent;
         if moves && !self.proto.tx.fin_sent {
-            self.proto.todo.deadline = true;
+            self.proto.todo.deadline = Some(LINGER_MS);
             return;
         }
         match self.proto.phase {
@@ -305,6 +311,15 @@ impl Session<'_> {
             }
             Phase::Ended => self.over(true),
             Phase::Starting | Phase::Open | Phase::Closing | Phase::Over => {}
+        }
+    }
+
+    /// The peer was given time to say something. What this leaves to be sent is sent by the caller.
+    fn nudge(&mut self) {
+        let asked = self.qp.sq().fetched() != 0;
+        if self.proto.nudges.due(asked) {
+            self.proto.tx.queued.nudge();
+            self.proto.todo.deadline = self.proto.nudges.next();
         }
     }
 }

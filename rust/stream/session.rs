@@ -13,6 +13,7 @@ use kernel::{
 
 use super::{
     end::Ending,
+    nudge::Nudges,
     place::Pins,
     receive::Rx,
     sent::SentQueue,
@@ -20,6 +21,7 @@ use super::{
     transmit::Tx,
     Config,
     Owner,
+    Role,
     StreamEvent, //
 };
 use crate::{
@@ -60,15 +62,15 @@ pub(super) struct Todo {
     pub(super) retry: bool,
     /// Process context is wanted: the socket can be released.
     pub(super) process: bool,
-    /// Somebody must end the wait for the peer.
-    pub(super) deadline: bool,
+    /// Somebody must end the wait for the peer, after so many milliseconds.
+    pub(super) deadline: Option<u32>,
 }
 
 impl Todo {
     /// Nothing is left to others.
     #[inline]
     pub(super) fn is_empty(self) -> bool {
-        !(self.retry || self.process || self.deadline)
+        !(self.retry || self.process || self.deadline.is_some())
     }
 }
 
@@ -112,6 +114,8 @@ pub(super) struct Proto {
     pub(super) sent: SentQueue,
     /// How the stream ends.
     pub(super) ending: Ending,
+    /// What is done about a silent peer.
+    pub(super) nudges: Nudges,
     /// Work for others.
     pub(super) todo: Todo,
     /// A message has come that the owner of the queue pair may answer.
@@ -177,6 +181,10 @@ impl State {
             mirror: config.mirror,
             sent: SentQueue::new(qp.sq().depth() as usize)?,
             tx: Tx::new(&config)?,
+            nudges: match config.role {
+                Role::Initiator { .. } => Nudges::new(!config.initial.is_empty()),
+                Role::Responder { .. } => Nudges::none(),
+            },
             rx: Rx::new(config),
             ending: Ending::default(),
             todo: Todo::default(),
@@ -192,6 +200,7 @@ impl State {
     /// The start is finished: from now on callbacks and doorbells work.
     pub(super) fn open_for_work(&mut self) {
         self.proto.phase = self.proto.phase.max(Phase::Open);
+        self.proto.todo.deadline = self.proto.nudges.next();
     }
 
     /// Begins a batch; `None` while the stream is being started, and when all is over.
@@ -269,6 +278,7 @@ impl Session<'_> {
         let progress = self.transmit(locked, runs);
         if taken != 0 {
             locked.receive_done(taken);
+            self.proto.nudges.heard();
         }
         if receive {
             self.watch_tcp(locked);

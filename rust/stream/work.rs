@@ -130,7 +130,7 @@ type InReads = Irq<KVec<Option<Inbound>>>;
 
 /// Where messages come from.
 pub(super) struct Queued {
-    /// The ready-to-receive frame to begin with.
+    /// The ready-to-receive frame to begin with, or a nudge.
     rtr: Option<RtrKind>,
     /// The work request whose turn it is, while it has to wait.
     stalled: Option<SendWqe>,
@@ -199,6 +199,11 @@ impl Queued {
     /// The send queue has not been looked at, and may not be empty any more.
     pub(super) fn not_looked(&mut self) {
         self.idle = false;
+    }
+
+    /// Has a Write without payload sent before the next message.
+    pub(super) fn nudge(&mut self) {
+        self.rtr = self.rtr.or(Some(RtrKind::Write));
     }
 
     /// Takes the work request that had to wait.

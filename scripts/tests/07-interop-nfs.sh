@@ -9,31 +9,17 @@
 . "$(dirname "$0")/../guest/lib.sh"
 # shellcheck source=nfs.sh
 . "$(dirname "$0")/nfs.sh"
-# shellcheck source=siw.sh
-. "$(dirname "$0")/siw.sh"
-
-# mount_there: once more if siw, as server, has lost a wake-up.
-mount_there() {
-	local _
-	for _ in 1 2 3; do
-		rm -f "$LOST"
-		(nfs_mount 4.2 "$VETH_FAR") && return
-		[ -e "$LOST" ] || die "failed, and not by siw's lost wake-up"
-		say "siw has octets that it does not look at: $(cat "$LOST"); again"
-	done
-	die "siw loses wake-ups again and again"
-}
 
 # export_between CLIENT_TYPE SERVER_TYPE
 export_between() {
 	make_link near rv0 "$1"
 	make_peer_link far "$2"
 	nfs_start
-	mount_there
+	nfs_mount 4.2 "$VETH_FAR"
 	cp -r "$WORK/big" "$WORK/tree" "$NFS_MOUNT/"
 	nfs_umount
 	drop_caches
-	mount_there
+	nfs_mount 4.2 "$VETH_FAR"
 	cmp "$WORK/big" "$NFS_EXPORT/big" || die "client $1, server $2: copied in"
 	cmp "$WORK/big" "$NFS_MOUNT/big" || die "client $1, server $2: copied out"
 	same_tree "$WORK/tree.sums" "$NFS_MOUNT/tree" "client $1, server $2: tree"
@@ -59,7 +45,5 @@ mv "$WORK/all/d0" "$WORK/all/d1" "$WORK/tree/"
 sums "$WORK/tree" >"$WORK/tree.sums"
 head -c $((64 * 1048576)) /dev/urandom >"$WORK/big"
 
-spawn watch watch_siw "$VETH_FAR" 'mount|mount\.nfs' "${NFS_PREFIX[@]}"
 export_between "$RSIW_TYPE" siw
-kill "$SPAWNED"
 export_between siw "$RSIW_TYPE"
