@@ -5,9 +5,9 @@
 //! siw does not look at octets that arrive between its Reply and its taking the socket over, until
 //! more come: an initiator that asks at once, and then waits for the answer, would wait for good.
 //! One whose peer has said nothing yet therefore repeats the Write without payload that its stream
-//! began with, a few times. Of such a Write neither STag nor offset are looked at (RFC 5041 section 5.2),
-//! it places nothing, and ends no work request on either side, so that it is harmless at any
-//! time, and unnoticed by any other peer.
+//! began with, a few times. Of such a Write neither STag nor offset is looked at (RFC 5041 section
+//! 5.2), it places nothing, and it ends no work request on either side: it is harmless at any time,
+//! and unnoticed by any other peer.
 
 /// Milliseconds from the start of the stream to the first nudge, and from each to the next.
 const WAITS_MS: [u32; 3] = [500, 1_000, 2_000];
