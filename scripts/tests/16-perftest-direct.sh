@@ -26,6 +26,6 @@ done
 pair "ib_send_bw both ways" ib_send_bw -s 4096 -n 200 -b
 pair "ib_write_bw both ways" ib_write_bw -s 4096 -n 200 -b -q 2
 pair "ib_read_bw 16 queue pairs" ib_read_bw -s 1024 -n 50 -q 16
-pair "ib_send_bw -a" ib_send_bw -a -n 5
-pair "ib_read_bw -a" ib_read_bw -a -n 5
-pair "ib_write_lat -a" ib_write_lat -a -n 5
+for tool in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat; do
+	pair "$tool -a" "$tool" -a -n 5
+done
