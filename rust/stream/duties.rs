@@ -74,7 +74,9 @@ impl WorkItem<3> for Stream {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.run_in_process(true);
+        if !this.was_heard() {
+            this.run_in_process(true);
+        }
     }
 }
 
@@ -165,6 +167,16 @@ impl Stream {
         if todo.process {
             self.go_on_in_process();
         }
+    }
+
+    /// Whether the peer of an open stream was heard in time, so that nothing is due. Asked without
+    /// owning the socket: what arrives for an owner who is preempted waits, and fills the window.
+    fn was_heard(&self) -> bool {
+        let Ok(mut locked) = self.state.sock().try_lock_bh() else {
+            return false;
+        };
+        let opened = self.state.open(&mut locked);
+        opened.is_ok_and(|state| state.was_heard())
     }
 
     /// Notes what a moment has gathered. Softirq context.

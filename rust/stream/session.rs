@@ -235,6 +235,11 @@ impl State {
         core::mem::take(&mut self.proto.talked)
     }
 
+    /// The stream is open, and no nudge is due.
+    pub(super) fn was_heard(&self) -> bool {
+        self.proto.phase == Phase::Open && self.proto.nudges.next().is_none()
+    }
+
     /// The socket can be released.
     pub(super) fn is_over(&self) -> bool {
         self.proto.phase == Phase::Over
