@@ -140,12 +140,25 @@ class Cable(Bed):
         run("ip", "netns", "del", "peer")
 
 
+class Apart(Cable):
+    """A cable whose ends have a processor each: what arrives at an end is received where its program
+    is. Otherwise the sender's processor works for the receiver, too, as far as softirqs go."""
+
+    def make_interface(self, kind, number):
+        super().make_interface(kind, number)
+        for net, interface, cpu in (((), kind + "0", self.client_cpu),
+                                    (PEER, kind + "1", self.server_cpu)):
+            run(*net, "sh", "-c",
+                f"echo {1 << cpu:x} >/sys/class/net/{interface}/queues/rx-0/rps_cpus")
+
+
 BEDS = {
     "lo1500": lambda: Loopback(1500),
     "shared": lambda: Shared(1500),
     "lo9000": lambda: Loopback(9000),
     "lo65536": lambda: Loopback(65536),
     "veth": Cable,
+    "apart": Apart,
     "delay": lambda: Cable(("delay", "1ms")),
     "loss": lambda: Cable(("loss", "0.1%")),
 }

@@ -36,6 +36,8 @@ def plan():
     for operation in ("write", "read"):
         yield f"asleep_{operation}_65536", ("rsiw", "siw"), (
             lambda bed, c, o=operation: measure.asleep(bed, c, o, 65536))
+    yield "spread_write_65536", ("rsiw",), (
+        lambda bed, c: measure.asleep(bed, c, "write", 65536, 64 * 65536))
     for size in (64, 4096):
         yield f"round_trip_{size}", ("tcp",), (
             lambda bed, c, s=size: measure.round_trip(bed, c, s))

@@ -97,16 +97,18 @@ def crc_twice(bed, _candidate):
     return {"value": float(run(*on(bed.client_cpu), "/out/crc_twice")), "unit": "MB/s"}
 
 
-def bulk(bed, candidate, operation, size, messages):
+def bulk(bed, candidate, operation, size, messages, *spread):
     """MB/s of a program that sleeps while there is nothing to do; the other end has none at all."""
     return float(run(*on(bed.client_cpu), "/out/bulk", bed.server(candidate), operation, str(size),
-                     str(messages)))
+                     str(messages), *map(str, spread)))
 
 
-def asleep(bed, candidate, operation, size):
-    """As `bandwidth`, but nobody polls: iperf3 does not either."""
+def asleep(bed, candidate, operation, size, *spread):
+    """As `bandwidth`, but nobody polls: iperf3 does not either. The messages go from and to the same
+    memory, or in turn over `spread` octets of it."""
     octets = 50_000_000 if candidate == "siw" else 1_500_000_000
-    return {"value": bulk(bed, candidate, operation, size, octets // size), "unit": "MB/s"}
+    return {"value": bulk(bed, candidate, operation, size, octets // size, *spread),
+            "unit": "MB/s"}
 
 
 def work(bed, candidate):

@@ -24,6 +24,7 @@ PATHS = {
     "lo9000": "loopback, MTU 9000",
     "lo65536": "loopback, MTU 65536",
     "veth": "veth between two namespaces, MTU 1500, TSO and GRO on",
+    "apart": "veth, MTU 1500, a processor for each end",
     "delay": "veth, MTU 1500, 1 ms delay on the way there",
     "loss": "veth, MTU 1500, 0.1 % loss on the way there",
 }
@@ -37,6 +38,7 @@ NAMES = {
     "crc_twice": "CRC-32C by table, each octet twice, and nothing else",
     "asleep_write_65536": "write bandwidth, 64 KiB, programs sleeping",
     "asleep_read_65536": "read bandwidth, 64 KiB, programs sleeping",
+    "spread_write_65536": "write bandwidth, 64 KiB, programs sleeping, 64 places in memory",
     "streams_64": "64 streams",
     "work_65536": "CPU time, programs sleeping, 64 KiB",
     "idle_memory": "memory of an idle connection, both ends",

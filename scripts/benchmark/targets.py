@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 LO = "lo1500"
 SHARED = "shared"
+APART = "apart"
 JUMBO = "lo65536"
 SIZES = ((65536, "64 KiB"), (1 << 20, "1 MiB"))
 
@@ -66,8 +67,14 @@ TARGETS = [
            one_processor("write")),
     Target("read bandwidth, 64 KiB, nobody polls, both ends on one processor, against TCP", 1.1,
            one_processor("read")),
+    Target("write and send bandwidth, a processor for each end, against TCP", 1.2,
+           against("tcp", ("write", "send"), APART)),
+    Target("read bandwidth, a processor for each end, against TCP", 1.1,
+           against("tcp", ("read",), APART)),
     Target("write bandwidth with CRC on, by instruction, against TCP", 0.9,
            against("tcp", ("write",), ours="rsiw-crc")),
+    Target("write bandwidth with CRC on, a processor for each end, against TCP", 0.9,
+           against("tcp", ("write",), APART, "rsiw-crc")),
     Target("write bandwidth with CRC on, against what two CRCs by table alone allow", 0.9,
            [("64 KiB:", (LO, "write_bw_65536", "rsiw-table"), (LO, "crc_twice", "rsiw-table"))]),
     Target("write and send bandwidth at MTU 65536 against siw", 1.5,

@@ -3,9 +3,10 @@
  * A bulk transfer in which nobody polls: the end that asks for it sleeps until completions are
  * there, and the other end has no thread at all. For measuring processor time.
  *
- * usage: bulk address read|write size count
+ * usage: bulk address read|write size count [spread]
  *
- * @count messages of @size octets (1 to 1 MiB). Prints MB/s.
+ * @count messages of @size octets (1 to 1 MiB), from and to the same memory, or in turn over @spread
+ * octets of it (at most 16 MiB). Prints MB/s.
  */
 #include "pair.h"
 
@@ -18,8 +19,9 @@
 /* A completion for each of so many requests, and for the last. */
 #define EVERY 32
 #define MAX_SIZE (1 << 20)
+#define MAX_SPREAD (16 << 20)
 
-static char from[MAX_SIZE], to[MAX_SIZE];
+static char from[MAX_SPREAD], to[MAX_SPREAD];
 
 /* Sleeps until the queue has something, at most 20 seconds. */
 static void sleep_until_event(struct end *e)
@@ -54,16 +56,17 @@ int main(int argc, char **argv)
 	struct pair_options options = pair_defaults();
 	struct ibv_send_wr wr = { .num_sge = 1 }, *bad;
 	struct ibv_mr *near, *far;
-	long posted = 0, done = 0, since = 0, got, count, size;
+	long posted = 0, done = 0, since = 0, got, count, size, spread;
 	struct ibv_sge sge;
 	struct pair p;
 	double begun;
 
-	if (argc != 5)
-		fail("usage: bulk address read|write size count");
+	if (argc != 5 && argc != 6)
+		fail("usage: bulk address read|write size count [spread]");
 	size = atol(argv[3]);
 	count = atol(argv[4]);
-	if (size < 1 || size > MAX_SIZE || count < 1)
+	spread = argc > 5 ? atol(argv[5]) : size;
+	if (size < 1 || size > MAX_SIZE || count < 1 || spread < size || spread > MAX_SPREAD)
 		fail("size or count out of range");
 	wr.opcode = strcmp(argv[2], "read") ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
 
@@ -74,17 +77,19 @@ int main(int argc, char **argv)
 	near = must_register(p.a.pd, from, sizeof(from), IBV_ACCESS_LOCAL_WRITE);
 	far = must_register(p.b.pd, to, sizeof(to),
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
-	sge = (struct ibv_sge){ .addr = (uintptr_t)from, .length = size, .lkey = near->lkey };
+	sge = (struct ibv_sge){ .length = size, .lkey = near->lkey };
 	wr.sg_list = &sge;
-	wr.wr.rdma.remote_addr = (uintptr_t)to;
 	wr.wr.rdma.rkey = far->rkey;
 
 	begun = now();
 	while (done < count) {
 		for (; posted < count && posted - done < DEPTH; posted++) {
 			int tells = ++since == EVERY || posted + 1 == count;
+			long place = posted % (spread / size) * size;
 
 			wr.wr_id = since;
+			sge.addr = (uintptr_t)from + place;
+			wr.wr.rdma.remote_addr = (uintptr_t)to + place;
 			wr.send_flags = tells ? IBV_SEND_SIGNALED : 0;
 			if (ibv_post_send(p.a.qp, &wr, &bad))
 				fail("ibv_post_send");
