@@ -4,7 +4,10 @@
 //!
 //! A run buffer is one block of contiguous pages. TCP takes references to its pages; when the
 //! peer has acknowledged all of it, they are gone, and the buffer can be written again. Some
-//! buffers per CPU are kept for that, those used last first, because they are in the cache.
+//! buffers per CPU are kept for that, and take turns. Where the receiver is on another CPU of this
+//! machine, the one used last is in that CPU's cache, from which it is slow to take it back
+//! (docs/speed.md, "A processor for each end"); where it is not, as many as are under way anyway
+//! stay in this CPU's cache.
 //!
 //! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
 
@@ -38,17 +41,21 @@ const KEPT: usize = 32;
 /// Places that CPUs keep buffers in; CPUs beyond share.
 const CPUS: usize = 64;
 
-/// The buffers that a CPU keeps: references to pages, or null.
+/// The buffers that a CPU keeps.
 #[repr(align(64))]
 struct Kept {
-    /// The lowest is used first.
+    /// References to pages, or null.
     pages: [Atomic<*mut bindings::page>; KEPT],
+    /// The place after that of the last one used, wrapping. Unlocked, since a wrong one only costs
+    /// time.
+    next: Atomic<u32>,
 }
 
 /// The buffers kept by all CPUs.
 static POOL: [Kept; CPUS] = [const {
     Kept {
         pages: [const { Atomic::new(ptr::null_mut()) }; KEPT],
+        next: Atomic::new(0),
     }
 }; CPUS];
 
@@ -88,7 +95,11 @@ impl RunBuf {
 
     /// One that this CPU kept, and that TCP has let go of.
     fn recycled() -> Option<Self> {
-        for slot in &kept()?.pages {
+        let kept = kept()?;
+        let mut next = kept.next.load(Relaxed);
+        let (before, after) = kept.pages.split_at_checked(next as usize % KEPT)?;
+        for slot in [after, before].into_iter().flatten() {
+            next = next.wrapping_add(1);
             if slot.load(Relaxed).is_null() {
                 continue;
             }
@@ -98,6 +109,7 @@ impl RunBuf {
             // SAFETY: The slot's reference to a block of `ORDER` is ours now.
             let buf = unsafe { Self::from_page(page, ORDER) };
             if buf.is_exclusive() {
+                kept.next.store(next, Relaxed);
                 return Some(buf);
             }
             // Back to where it was: it is the next to be free.
@@ -257,10 +269,21 @@ mod tests {
         Ok(())
     }
 
+    /// Gives up what this CPU keeps: then there is none but what a test has made.
+    fn keep_none() {
+        for slot in kept().iter().flat_map(|kept| &kept.pages) {
+            if let Some(page) = NonNull::new(slot.xchg(ptr::null_mut(), Full)) {
+                // SAFETY: The slot's reference is ours now, and is not used after this.
+                unsafe { bindings::rsiw_put_page(page.as_ptr()) };
+            }
+        }
+    }
+
     #[test]
     fn is_used_again_but_not_while_tcp_has_it() -> Result {
         // Nobody moves us to another CPU's buffers.
         let _bh = BhGuard::new();
+        keep_none();
         let first = RunBuf::get().ok_or(ENOMEM)?;
         if first.order != ORDER {
             // Memory is too fragmented for what is kept.
@@ -275,11 +298,31 @@ mod tests {
         drop(again);
         let other = RunBuf::get().ok_or(ENOMEM)?;
         assert!(other.page() != page);
-        drop(other);
         // SAFETY: The reference taken above; the buffer itself is kept.
         unsafe { bindings::rsiw_put_page(page) };
         let again = RunBuf::get().ok_or(ENOMEM)?;
         assert!(again.page() == page);
+        Ok(())
+    }
+
+    #[test]
+    fn buffers_take_turns() -> Result {
+        let _bh = BhGuard::new();
+        keep_none();
+        let (one, two) = (RunBuf::get().ok_or(ENOMEM)?, RunBuf::get().ok_or(ENOMEM)?);
+        if one.order != ORDER || two.order != ORDER {
+            // Memory is too fragmented for what is kept.
+            return Ok(());
+        }
+        let pages = [one.page(), two.page()];
+        drop((one, two));
+        let mut before = RunBuf::get().ok_or(ENOMEM)?.page();
+        for _ in 0..2 * KEPT {
+            let page = RunBuf::get().ok_or(ENOMEM)?.page();
+            assert!(pages.contains(&page));
+            assert!(page != before);
+            before = page;
+        }
         Ok(())
     }
 
