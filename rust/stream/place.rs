@@ -28,6 +28,9 @@ use crate::verbs::{
 
 /// Octets that arrived and can be read again: in a socket buffer, or in a buffer of the stream.
 pub(super) trait Source {
+    /// The octets from offset `off` that lie in one piece, `max` at most.
+    fn piece(&self, off: usize, max: usize) -> &[u8];
+
     /// Copies `dst.len()` octets from offset `off`.
     fn copy(&self, off: usize, dst: &mut [u8]) -> Result;
 
@@ -44,6 +47,12 @@ pub(super) trait Source {
 }
 
 impl Source for [u8] {
+    #[inline]
+    fn piece(&self, off: usize, max: usize) -> &[u8] {
+        let rest = self.get(off..).unwrap_or_default();
+        rest.get(..max).unwrap_or(rest)
+    }
+
     fn copy(&self, off: usize, dst: &mut [u8]) -> Result {
         let src = off
             .checked_add(dst.len())

@@ -89,7 +89,32 @@ impl Rx {
     }
 }
 
+/// The first of `left` octets at offset `off`, as many as [`PEEK`] if there are.
+///
+/// Copied, since whoever sent them from this host may share the memory they lie in; as one array
+/// where they are one piece, so that the copy stays in registers.
+#[inline]
+fn peek<'p, S: Source + ?Sized>(
+    src: &S,
+    off: usize,
+    left: usize,
+    front: &'p mut [u8; PEEK],
+) -> Result<&'p [u8]> {
+    if let Some(here) = src.piece(off, PEEK).first_chunk() {
+        *front = *here;
+        return Ok(front);
+    }
+    let seen = front.get_mut(..left.min(PEEK)).unwrap_or_default();
+    src.copy(off, seen)?;
+    Ok(seen)
+}
+
 impl Source for SkbView<'_> {
+    #[inline]
+    fn piece(&self, off: usize, max: usize) -> &[u8] {
+        self.chunk(off, max)
+    }
+
     #[inline]
     fn copy(&self, off: usize, dst: &mut [u8]) -> Result {
         self.copy_bits(off, dst)
@@ -158,9 +183,8 @@ impl Session<'_> {
         off: usize,
         left: usize,
     ) -> Result<usize> {
-        let mut peek = [0; PEEK];
-        let seen = peek.get_mut(..left.min(PEEK)).unwrap_or_default();
-        src.copy(off, seen)?;
+        let mut front = [0; PEEK];
+        let seen = peek(src, off, left, &mut front)?;
         match self.proto.rx.framer.next(seen) {
             Next::Fpdu(fpdu)
                 if fpdu.wire_len() <= left && fpdu.contiguous() == Some(LENGTH_LEN) =>

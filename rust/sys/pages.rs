@@ -51,6 +51,18 @@ struct Kept {
     next: Atomic<u32>,
 }
 
+impl Kept {
+    /// Gives up all of them.
+    fn clear(&self) {
+        for slot in &self.pages {
+            if let Some(page) = NonNull::new(slot.xchg(ptr::null_mut(), Full)) {
+                // SAFETY: The slot's reference is ours now, and is not used after this.
+                unsafe { bindings::rsiw_put_page(page.as_ptr()) };
+            }
+        }
+    }
+}
+
 /// The buffers kept by all CPUs.
 static POOL: [Kept; CPUS] = [const {
     Kept {
@@ -231,12 +243,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        for slot in POOL.iter().flat_map(|kept| &kept.pages) {
-            if let Some(page) = NonNull::new(slot.xchg(ptr::null_mut(), Full)) {
-                // SAFETY: The slot's reference is ours now, and is not used after this.
-                unsafe { bindings::rsiw_put_page(page.as_ptr()) };
-            }
-        }
+        POOL.iter().for_each(Kept::clear);
         // SAFETY: The devices and the queues went before this (the order of fields in `Rsiw`), so
         // there is no connection left that sends, in its start-up neither.
         unsafe { bindings::rsiw_frags_free() };
@@ -271,12 +278,7 @@ mod tests {
 
     /// Gives up what this CPU keeps: then there is none but what a test has made.
     fn keep_none() {
-        for slot in kept().iter().flat_map(|kept| &kept.pages) {
-            if let Some(page) = NonNull::new(slot.xchg(ptr::null_mut(), Full)) {
-                // SAFETY: The slot's reference is ours now, and is not used after this.
-                unsafe { bindings::rsiw_put_page(page.as_ptr()) };
-            }
-        }
+        kept().into_iter().for_each(Kept::clear);
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl<'a> SkbView<'a> {
     /// The longest piece of memory that begins at octet `off`, cut to `max` octets; empty behind
     /// the end of the view.
     #[inline]
-    fn chunk(&self, off: usize, max: usize) -> &'a [u8] {
+    pub(crate) fn chunk(&self, off: usize, max: usize) -> &'a [u8] {
         let max = max.min(self.len().saturating_sub(off));
         if max == 0 {
             return &[];
@@ -262,6 +262,27 @@ mod tests {
             })?;
             assert_eq!(seen, view.len() - 7);
             assert!(view.for_each_chunk(0, 1, |_| Err(EIO)) == Err(EIO));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_chunk_is_cut_where_the_piece_the_range_or_the_view_ends() -> Result {
+        const MAX: usize = 48;
+        for skb in &shapes()? {
+            let view = skb.view(3, skb.len - 5);
+            let mut cut = 0;
+            for off in 0..view.len() {
+                let chunk = view.chunk(off, MAX);
+                assert!((1..=MAX.min(view.len() - off)).contains(&chunk.len()));
+                cut += usize::from(chunk.len() < MAX.min(view.len() - off));
+                let mut octets = (off + 3..).map(|octet| octet as u8);
+                assert!(chunk.iter().all(|octet| octets.next() == Some(*octet)));
+            }
+            // All but one of the shapes have more than one piece.
+            assert_eq!(cut != 0, skb.len != 300);
+            assert!(view.chunk(view.len(), MAX).is_empty());
+            assert!(view.chunk(usize::MAX, MAX).is_empty());
         }
         Ok(())
     }

@@ -152,7 +152,9 @@ impl Receiver {
     /// `head` is the front of the ULPDU: [`HEAD_LEN`](super::HEAD_LEN) octets, or all of it if it
     /// is shorter. `ulpdu_len` is its length in octets. `orq` and `irq` are the stream's read
     /// queues; Read Responses are matched with the one and requests appended to the other.
-    #[inline]
+    // As a call, it would have to leave its decision in memory, and what is stored field by field
+    // and read in other pieces waits until all that was copied before has reached the cache.
+    #[inline(always)]
     pub fn receive<T, O, I>(
         &mut self,
         head: &[u8],
@@ -165,13 +167,10 @@ impl Receiver {
         O: BorrowMut<[Option<Outstanding<T>>]>,
         I: BorrowMut<[Option<Inbound>]>,
     {
-        if self.is_closed() {
-            return Decision::Dropped;
-        }
-        let decided = if self.phase == Phase::Fresh {
-            self.first(head, ulpdu_len, orq, irq)
-        } else {
-            self.segment(head, ulpdu_len, orq, irq)
+        let decided = match self.phase {
+            Phase::Open => self.segment(head, ulpdu_len, orq, irq),
+            Phase::Fresh => self.first(head, ulpdu_len, orq, irq),
+            Phase::Closed => return Decision::Dropped,
         };
         match decided {
             Ok(decision) => {
@@ -189,6 +188,8 @@ impl Receiver {
     }
 
     /// The first FPDU: in peer-to-peer mode it is the RTR frame that was agreed on.
+    #[cold]
+    #[inline(never)]
     fn first<T, O, I>(
         &mut self,
         head: &[u8],
@@ -231,7 +232,7 @@ impl Receiver {
     }
 
     /// Any segment.
-    #[inline]
+    #[inline(always)]
     fn segment<T, O, I>(
         &mut self,
         head: &[u8],
