@@ -143,7 +143,7 @@ impl Cq {
         self.entries.ring()
     }
 
-    /// Adds the end of a work request of queue pair `qpn`. Any context.
+    /// Adds the end of a work request of queue pair `qpn`. Any context with interrupts on.
     ///
     /// Gives `false` when there was no room: the completion is lost, the owner of the queue is
     /// told, and the queue pair can not go on.
@@ -188,10 +188,9 @@ impl Cq {
     /// they are.
     pub(super) fn poll(&self, room: &mut WcRoom<'_>) {
         let mut last: Option<(u32, QpPtr)> = None;
-        let mut next = self.entries.poll();
-        // Every turn empties an entry, so that there are no more turns than entries.
+        // Every turn empties an entry; queue pairs that are destroyed add none.
         while !room.is_full() {
-            let Some(entry) = next.take() else {
+            let Some(entry) = self.entries.take() else {
                 break;
             };
             if last.is_none_or(|(known, _)| known != entry.qpn) {

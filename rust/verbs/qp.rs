@@ -69,7 +69,9 @@ use crate::{
             wr::QpPtr, //
         },
         lock::{
+            new_spinlock_bh,
             new_spinlock_irq,
+            SpinLockBh,
             SpinLockIrq, //
         },
         trace,
@@ -177,7 +179,7 @@ pub(crate) struct Qp {
     changing: Mutex<()>,
     /// Serializes flushing.
     #[pin]
-    flushing: SpinLockIrq<flush::Flushing>,
+    flushing: SpinLockBh<flush::Flushing>,
     /// Events to report, by their bits.
     events: Atomic<u32>,
     /// The queue pair as `ib_core` knows it. Its users: work items, the stream, the attached
@@ -292,7 +294,7 @@ impl Qp {
                     "rsiw_qp"
                 ),
                 changing <- new_mutex!((), "rsiw_qp_changing"),
-                flushing <- new_spinlock_irq!(flush::Flushing::new(), "rsiw_qp_flush"),
+                flushing <- new_spinlock_bh!(flush::Flushing::new(), "rsiw_qp_flush"),
                 events: Atomic::new(0),
                 core <- CoreRef::new(core),
                 report <- new_work!("rsiw_qp_report"),
@@ -367,7 +369,8 @@ impl Qp {
         LocalBuf::new(self.device().regions(), self.pd, kernel, sge, need)
     }
 
-    /// Reports the end of a send work request. Any context with or without the stream held.
+    /// Reports the end of a send work request. Any context with interrupts on, with or without the
+    /// stream held.
     #[inline]
     pub(crate) fn complete_send(self: &Arc<Self>, c: &Completion) {
         if !self.send_cq.complete(self.qpn, c) {
@@ -375,7 +378,8 @@ impl Qp {
         }
     }
 
-    /// Reports the end of a receive work request. Any context with or without the stream held.
+    /// Reports the end of a receive work request. Context as of
+    /// [`complete_send`](Self::complete_send).
     #[inline]
     pub(crate) fn complete_recv(self: &Arc<Self>, c: &Completion) {
         if !self.recv_cq.complete(self.qpn, c) {

@@ -208,6 +208,15 @@ impl Ring {
         }
     }
 
+    /// Stores `new` into the control word if it is `old`: after all earlier accesses, before all
+    /// later ones. What is read later may be older than a word that was another one.
+    #[inline]
+    pub(crate) fn control_change(&self, old: u32, new: u32) {
+        if let Some(word) = self.control() {
+            let _ = word.cmpxchg(old, new, Full);
+        }
+    }
+
     /// The right to take addresses of a kernel user's work requests for kernel memory.
     #[inline]
     pub(crate) fn kernel_memory(&self) -> Option<super::memory::KernelMemory> {

@@ -6,10 +6,25 @@
 //! read; completions are made at the other. An entry is stored first, then the control word is
 //! looked at, with a full barrier between: an owner who arms, and then looks for entries once more,
 //! misses none.
+//!
+//! Whoever makes completions holds a lock, as others do on other processors. A kernel user takes
+//! entries out, and arms, without one, in any context: each entry goes to who moves the index over
+//! it. Entries carry the index that they were put in at, so that one that somebody is about to
+//! give back is not taken for the one that comes a round later.
+
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
 
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
 };
 
 use crate::{
@@ -26,9 +41,8 @@ use crate::{
             },
         },
         lock::{
-            new_spinlock_irq,
-            SpinLockIrq,
-            SpinLockIrqBackend, //
+            new_spinlock_bh,
+            SpinLockBh, //
         },
     },
     verbs::{
@@ -52,14 +66,6 @@ mod notify {
     pub(super) const SOLICITED: u32 = 1;
     /// Any completion.
     pub(super) const NEXT_COMPLETION: u32 = 2;
-}
-
-/// Where the ring stands.
-struct Ends {
-    /// The next entry to fill, free running.
-    put: u32,
-    /// The next entry for a kernel user, free running.
-    get: u32,
 }
 
 /// What came of adding an entry.
@@ -95,9 +101,11 @@ pub(super) struct Entry {
 pub(super) struct Entries {
     /// The elements, and the control word behind them.
     ring: Arc<Ring>,
-    /// Both ends. A leaf among the locks.
+    /// The next entry to fill, free running. A leaf among the locks.
     #[pin]
-    ends: SpinLockIrq<Ends>,
+    put: SpinLockBh<u32>,
+    /// The next entry for a kernel user, free running.
+    get: Atomic<u32>,
 }
 
 impl Entries {
@@ -107,7 +115,8 @@ impl Entries {
         let ring = Ring::new(n, CQE_WORDS as u32, true, owner)?;
         Ok(pin_init!(Self {
             ring,
-            ends <- new_spinlock_irq!(Ends { put: 0, get: 0 }, "rsiw_cq"),
+            put <- new_spinlock_bh!(0, "rsiw_cq"),
+            get: Atomic::new(0),
         }))
     }
 
@@ -122,10 +131,11 @@ impl Entries {
         self.ring.header(index) as u16 & flag::VALID != 0
     }
 
-    /// Adds the end of a work request of queue pair `qpn`. Any context.
+    /// Adds the end of a work request of queue pair `qpn`. Any context with interrupts on.
     pub(super) fn push(&self, qpn: u32, c: &Completion) -> Pushed {
         let mut flags = flag::VALID;
-        if c.invalidated.is_some() && self.ring.owner() == Owner::Kernel {
+        let kernel = self.ring.owner() == Owner::Kernel;
+        if c.invalidated.is_some() && kernel {
             flags |= flag::REM_INVAL;
         }
         let header = u64::from(flags)
@@ -133,223 +143,92 @@ impl Entries {
             | u64::from(c.status as u16) << 16
             | u64::from(c.bytes) << 32;
         let key = c.invalidated.map_or(0, |stag| u64::from(stag.get()));
-        let words = [c.id, 0, key, u64::from(qpn)];
 
-        let mut ends = self.ends.lock();
-        if self.is_valid(ends.put) {
+        let mut put = self.put.lock();
+        let at = *put;
+        if self.is_valid(at) {
             return Pushed::Full;
         }
-        self.ring.write::<CQE_WORDS>(ends.put, &words);
-        self.ring.publish(ends.put, header);
-        ends.put = ends.put.wrapping_add(1);
+        let round = match kernel {
+            true => u64::from(at) << 32,
+            false => 0,
+        };
+        let words = [c.id, 0, key, round | u64::from(qpn)];
+        self.ring.write::<CQE_WORDS>(at, &words);
+        self.ring.publish(at, header);
+        *put = at.wrapping_add(1);
         let armed = self.ring.control_load();
         let urgent = c.solicited || c.status != WcStatus::Success;
         if armed & notify::NEXT_COMPLETION != 0 || (armed & notify::SOLICITED != 0 && urgent) {
-            self.ring.control_store(notify::NOT);
+            // What was asked for since holds.
+            self.ring.control_change(armed, notify::NOT);
             return Pushed::Fire;
         }
         Pushed::Quiet
     }
 
-    /// Begins to take entries out for a kernel user. Any context.
-    pub(super) fn poll(&self) -> Poll<'_> {
-        Poll {
-            entries: self,
-            ends: self.ends.lock(),
+    /// Takes the next entry out for a kernel user. Any context.
+    pub(super) fn take(&self) -> Option<Entry> {
+        loop {
+            let (at, entry) = self.next()?;
+            if self.get.cmpxchg(at, at.wrapping_add(1), Full).is_ok() {
+                self.ring.release(at);
+                return Some(entry);
+            }
         }
     }
 
-    /// Arms the queue for a kernel user; gives whether there are entries already. Any context.
-    pub(super) fn arm(&self, arm: Arm) -> bool {
-        let ends = self.ends.lock();
-        let word = match arm {
-            Arm::Solicited => notify::SOLICITED,
-            Arm::Next => notify::SOLICITED | notify::NEXT_COMPLETION,
-        };
-        // A request for any completion is not weakened by a later one for solicited ones.
-        self.ring.control_store(self.ring.control_load() | word);
-        self.is_valid(ends.get)
-    }
-}
-
-/// The owner's end of the ring, locked.
-pub(super) struct Poll<'a> {
-    /// The ring.
-    entries: &'a Entries,
-    /// Both ends.
-    ends: kernel::sync::lock::Guard<'a, Ends, SpinLockIrqBackend>,
-}
-
-impl Poll<'_> {
-    /// Takes the next entry out.
-    pub(super) fn take(&mut self) -> Option<Entry> {
-        let at = self.ends.get;
-        let ring = &self.entries.ring;
-        let header = ring.header(at);
-        if header as u16 & flag::VALID == 0 {
+    /// The next entry for a kernel user, and its index.
+    ///
+    /// There is none in the ring of a process, who reads it by itself, and could name any queue
+    /// pair in it.
+    #[inline]
+    fn next(&self) -> Option<(u32, Entry)> {
+        if self.ring.owner() == Owner::User {
             return None;
         }
-        let [id, _, key, qpn] = ring.read::<CQE_WORDS>(at);
-        ring.release(at);
-        self.ends.get = at.wrapping_add(1);
+        let mut at = self.get.load(Relaxed);
+        loop {
+            if let Some(entry) = self.entry(at) {
+                return Some((at, entry));
+            }
+            // Unless somebody has just taken that one, there is none.
+            let now = self.get.load(Relaxed);
+            if now == at {
+                return None;
+            }
+            at = now;
+        }
+    }
+
+    /// The entry that was put in at `at`, if it is there. What it says is so if it is the next one
+    /// for a kernel user still.
+    #[inline]
+    fn entry(&self, at: u32) -> Option<Entry> {
+        let header = self.ring.header(at);
+        let [id, _, key, last] = self.ring.read::<CQE_WORDS>(at);
+        if header as u16 & flag::VALID == 0 || (last >> 32) as u32 != at {
+            return None;
+        }
         Some(Entry {
             id,
             status: WcStatus::to_ib((header >> 16) as u16),
             opcode: WcOpcode::to_ib((header >> 8) as u8),
             bytes: (header >> 32) as u32,
-            qpn: qpn as u32,
+            qpn: last as u32,
             invalidated: (header as u16 & flag::REM_INVAL != 0).then_some(key as u32),
         })
     }
-}
 
-#[kunit_tests(rsiw_verbs_cq)]
-mod tests {
-    use super::*;
-    use crate::verbs::Stag;
-
-    fn ring(n: u32, owner: Owner) -> Result<Arc<Entries>> {
-        Arc::pin_init(Entries::new(n, owner)?, GFP_KERNEL)
-    }
-
-    fn end(id: u64) -> Completion {
-        Completion {
-            id,
-            opcode: WcOpcode::Send,
-            status: WcStatus::Success,
-            bytes: 0,
-            invalidated: None,
-            solicited: false,
+    /// Arms the queue for a kernel user; gives whether there are entries already. Any context.
+    pub(super) fn arm(&self, arm: Arm) -> bool {
+        match arm {
+            Arm::Next => self
+                .ring
+                .control_store(notify::SOLICITED | notify::NEXT_COMPLETION),
+            // A request for any completion is not weakened by a later one for solicited ones.
+            Arm::Solicited => self.ring.control_change(notify::NOT, notify::SOLICITED),
         }
-    }
-
-    #[test]
-    fn takes_out_what_was_put_in() -> Result {
-        let cq = ring(4, Owner::Kernel)?;
-        let full = Completion {
-            id: u64::MAX,
-            opcode: WcOpcode::Recv,
-            status: WcStatus::LocLen,
-            bytes: u32::MAX,
-            invalidated: Some(Stag::new(0xfedc_ba98)),
-            solicited: true,
-        };
-        assert_eq!(cq.push(0x00ff_ffff, &full), Pushed::Quiet);
-        assert_eq!(cq.push(2, &end(1)), Pushed::Quiet);
-        let mut poll = cq.poll();
-        let first = poll.take().ok_or(ENOENT)?;
-        assert_eq!(first.id, u64::MAX);
-        assert_eq!(first.opcode, IbWcOpcode::Recv);
-        assert_eq!(first.status, IbWcStatus::LocLen);
-        assert_eq!(first.bytes, u32::MAX);
-        assert_eq!(first.qpn, 0x00ff_ffff);
-        assert_eq!(first.invalidated, Some(0xfedc_ba98));
-        let second = poll.take().ok_or(ENOENT)?;
-        assert_eq!(second.id, 1);
-        assert_eq!(second.invalidated, None);
-        assert!(poll.take().is_none());
-        Ok(())
-    }
-
-    #[test]
-    fn every_opcode_and_status_survives() -> Result {
-        let cq = ring(1, Owner::Kernel)?;
-        for (opcode, as_ib) in [
-            (WcOpcode::Send, IbWcOpcode::Send),
-            (WcOpcode::Write, IbWcOpcode::Write),
-            (WcOpcode::Read, IbWcOpcode::Read),
-            (WcOpcode::LocalInv, IbWcOpcode::LocalInv),
-            (WcOpcode::RegMr, IbWcOpcode::RegMr),
-            (WcOpcode::Recv, IbWcOpcode::Recv),
-        ] {
-            let _ = cq.push(2, &Completion { opcode, ..end(0) });
-            assert_eq!(cq.poll().take().ok_or(ENOENT)?.opcode, as_ib);
-        }
-        for (status, as_ib) in [
-            (WcStatus::LocProt, IbWcStatus::LocProt),
-            (WcStatus::LocQpOp, IbWcStatus::LocQpOp),
-            (WcStatus::WrFlush, IbWcStatus::WrFlush),
-            (WcStatus::LocAccess, IbWcStatus::LocAccess),
-            (WcStatus::RemAccess, IbWcStatus::RemAccess),
-            (WcStatus::RemInvReq, IbWcStatus::RemInvReq),
-            (WcStatus::General, IbWcStatus::General),
-        ] {
-            let _ = cq.push(2, &Completion { status, ..end(0) });
-            assert_eq!(cq.poll().take().ok_or(ENOENT)?.status, as_ib);
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn overflow_loses_only_what_does_not_fit() -> Result {
-        let cq = ring(3, Owner::Kernel)?;
-        assert_eq!(cq.ring().slots(), 4);
-        for id in 0..4 {
-            assert_eq!(cq.push(2, &end(id)), Pushed::Quiet);
-        }
-        assert_eq!(cq.push(2, &end(99)), Pushed::Full);
-        assert_eq!(cq.poll().take().ok_or(ENOENT)?.id, 0);
-        assert_eq!(cq.push(2, &end(4)), Pushed::Quiet);
-        for id in 1..5 {
-            assert_eq!(cq.poll().take().ok_or(ENOENT)?.id, id);
-        }
-        assert!(cq.poll().take().is_none());
-        Ok(())
-    }
-
-    #[test]
-    fn fires_once_for_each_arming() -> Result {
-        let cq = ring(8, Owner::Kernel)?;
-        assert!(!cq.arm(Arm::Next));
-        assert_eq!(cq.push(2, &end(0)), Pushed::Fire);
-        assert_eq!(cq.push(2, &end(1)), Pushed::Quiet);
-        // What came before the arming is told by it.
-        assert!(cq.arm(Arm::Next));
-        assert_eq!(cq.push(2, &end(2)), Pushed::Fire);
-        Ok(())
-    }
-
-    #[test]
-    fn solicited_arming_waits_for_solicited_or_failed() -> Result {
-        let cq = ring(8, Owner::Kernel)?;
-        let solicited = Completion {
-            solicited: true,
-            ..end(0)
-        };
-        let failed = Completion {
-            status: WcStatus::WrFlush,
-            ..end(0)
-        };
-        let _ = cq.arm(Arm::Solicited);
-        assert_eq!(cq.push(2, &end(0)), Pushed::Quiet);
-        assert_eq!(cq.push(2, &solicited), Pushed::Fire);
-        let _ = cq.arm(Arm::Solicited);
-        assert_eq!(cq.push(2, &failed), Pushed::Fire);
-        // The wider wish holds.
-        let _ = cq.arm(Arm::Next);
-        let _ = cq.arm(Arm::Solicited);
-        assert_eq!(cq.push(2, &end(0)), Pushed::Fire);
-        Ok(())
-    }
-
-    #[test]
-    fn a_process_can_not_confuse_its_ring() -> Result {
-        let cq = ring(4, Owner::User)?;
-        // Whatever it stores into headers and control word: entries go in order into free slots.
-        cq.ring().control_store(u32::MAX);
-        assert_eq!(cq.push(2, &end(0)), Pushed::Fire);
-        cq.ring().publish(1, u64::MAX);
-        assert_eq!(cq.push(2, &end(1)), Pushed::Full);
-        cq.ring().release(1);
-        assert_eq!(cq.push(2, &end(1)), Pushed::Quiet);
-        // No key is told to a process: its completions have no room for it.
-        let invalidated = Some(Stag::new(7));
-        let with_key = Completion {
-            invalidated,
-            ..end(2)
-        };
-        assert_eq!(cq.push(2, &with_key), Pushed::Quiet);
-        assert_eq!(cq.ring().header(2) as u16 & flag::REM_INVAL, 0);
-        Ok(())
+        self.next().is_some()
     }
 }

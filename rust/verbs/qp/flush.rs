@@ -16,7 +16,10 @@ use kernel::{
 };
 
 use crate::{
-    sys::work,
+    sys::{
+        context::irqs_off,
+        work, //
+    },
     verbs::{
         cq::{
             Completion,
@@ -75,8 +78,12 @@ fn flushed(id: u64, opcode: WcOpcode) -> Completion {
 }
 
 impl Qp {
-    /// Flushes what is posted, if it is time to. Any context.
+    /// Flushes what is posted, if it is time to. Any context; with interrupts off a work item does.
     pub(super) fn flush(self: &Arc<Self>) {
+        if irqs_off() {
+            self.flush_on();
+            return;
+        }
         let mut flushing = self.flushing.lock();
         if flushing.stopped {
             return;
@@ -116,8 +123,13 @@ impl Qp {
         }
         drop(flushing);
         if done == BUDGET && (self.sq.is_pending() || self.rq.is_pending()) {
-            let _ = work::process().enqueue::<Arc<Self>, { Self::FLUSH }>(self.clone());
+            self.flush_on();
         }
+    }
+
+    /// Has a work item flush. Any context.
+    fn flush_on(self: &Arc<Self>) {
+        let _ = work::process().enqueue::<Arc<Self>, { Self::FLUSH }>(self.clone());
     }
 
     /// The name of the next receive work request of its own.

@@ -8,13 +8,45 @@ use kernel::{
 };
 
 use super::{
+    Attached,
     Qp,
+    QpInner,
     QpState, //
 };
-use crate::sys::ib::wr::{
-    RecvWrs,
-    SendWrs, //
+use crate::{
+    stream::Stream,
+    sys::ib::wr::{
+        RecvWrs,
+        SendWrs, //
+    }, //
 };
+
+/// Who looks after what is posted.
+enum LooksAfterPosts {
+    /// The stream sends it.
+    Stream(Arc<Stream>),
+    /// The connection manager learns that there is something to send.
+    Attached(Arc<dyn Attached>),
+    /// It is flushed.
+    Flush,
+    /// Nobody now. A peer that has left is not answered for by an error at once either.
+    Nobody,
+}
+
+impl QpInner {
+    /// Who looks after what has just been posted.
+    fn looks_after_posts(&self) -> LooksAfterPosts {
+        let stream = || self.stream.clone().map(LooksAfterPosts::Stream);
+        let attached = || self.attached.clone().map(LooksAfterPosts::Attached);
+        let who = match self.state {
+            QpState::Rts | QpState::Closing => stream(),
+            QpState::Error => Some(LooksAfterPosts::Flush),
+            QpState::Waiting => attached(),
+            QpState::Idle | QpState::Rtr | QpState::Terminate | QpState::Left => None,
+        };
+        who.unwrap_or(LooksAfterPosts::Nobody)
+    }
+}
 
 impl Qp {
     /// A process has posted work requests; they may be left alone for a moment if others are
@@ -31,22 +63,17 @@ impl Qp {
 
     /// Looks after newly posted work requests. Any context, with interrupts off too.
     pub(crate) fn kick(self: &Arc<Self>) {
-        match self.state() {
-            QpState::Rts | QpState::Closing => {
-                let stream = self.inner.lock().stream.clone();
-                if let Some(stream) = stream {
-                    stream.kick();
-                }
-            }
-            QpState::Error => self.flush(),
-            QpState::Waiting => {
-                let attached = self.inner.lock().attached.clone();
-                if let Some(attached) = attached {
-                    attached.qp_news();
-                }
-            }
-            // A peer that has left is not answered for by an error at once either.
-            QpState::Idle | QpState::Rtr | QpState::Terminate | QpState::Left => {}
+        let who = self.inner.lock().looks_after_posts();
+        self.look_after(who);
+    }
+
+    /// Has those look after newly posted work requests. Any context.
+    fn look_after(self: &Arc<Self>, who: LooksAfterPosts) {
+        match who {
+            LooksAfterPosts::Stream(stream) => stream.kick(),
+            LooksAfterPosts::Attached(attached) => attached.qp_news(),
+            LooksAfterPosts::Flush => self.flush(),
+            LooksAfterPosts::Nobody => {}
         }
     }
 
@@ -58,7 +85,9 @@ impl Qp {
         if self.is_user() {
             return Err(EINVAL);
         }
-        if matches!(self.state(), QpState::Idle | QpState::Rtr) {
+        // Held until it is known who is to look: interrupts go off and on once.
+        let inner = self.inner.lock();
+        if matches!(inner.state, QpState::Idle | QpState::Rtr) {
             return Err(crate::sys::errno::ENOTCONN);
         }
         let mut posted = false;
@@ -74,9 +103,12 @@ impl Qp {
             posted = true;
         };
         drop(put);
-        if posted {
-            self.kick();
-        }
+        let who = match posted {
+            true => inner.looks_after_posts(),
+            false => LooksAfterPosts::Nobody,
+        };
+        drop(inner);
+        self.look_after(who);
         result
     }
 
