@@ -128,7 +128,7 @@ class Nvme(Storage):
             write(f"{port}/addr_{name}", value)
         os.symlink(self.subsystem, f"{port}/subsystems/{NQN}")
         try:
-            run("nvme", "connect", "-t", over, "-a", address, "-s", "4420", "-n", NQN, "-i", "1")
+            run("nvme", "connect", "-t", over, "-a", address, "-s", "4420", "-n", NQN)
             wait_for("the NVMe disk", self.disk)
             for name, job in self.MEASURES.items():
                 yield name, lambda job=job: fio(self.disk(), *job)
