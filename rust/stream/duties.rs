@@ -90,7 +90,10 @@ impl Stream {
             let bh = BhGuard::new();
             if let Ok(mut state) = self.state.open(&mut locked) {
                 if let Some(mut session) = state.session() {
-                    if let Some(how) = self.wish.lock().take() {
+                    // Its lock is not held meanwhile: to close makes completions, for which
+                    // interrupts have to be on.
+                    let wish = self.wish.lock().take();
+                    if let Some(how) = wish {
                         session.close(how);
                     }
                     if deadline {
