@@ -209,7 +209,7 @@ impl Ring {
     }
 
     /// Stores `new` into the control word if it is `old`: after all earlier accesses, before all
-    /// later ones. What is read later may be older than a word that was another one.
+    /// later ones. If it was another one nothing is ordered: what is read later may be older than it.
     #[inline]
     pub(crate) fn control_change(&self, old: u32, new: u32) {
         if let Some(word) = self.control() {

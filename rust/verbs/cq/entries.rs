@@ -226,7 +226,9 @@ impl Entries {
             Arm::Next => self
                 .ring
                 .control_store(notify::SOLICITED | notify::NEXT_COMPLETION),
-            // A request for any completion is not weakened by a later one for solicited ones.
+            // A request for any completion is not weakened by a later one for solicited ones. If the
+            // queue was armed already, nothing need be ordered: for whatever is not seen below the
+            // owner is called, or has been since.
             Arm::Solicited => self.ring.control_change(notify::NOT, notify::SOLICITED),
         }
         self.next().is_some()

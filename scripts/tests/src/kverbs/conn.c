@@ -169,9 +169,12 @@ void kv_disconnect(struct kv_pair *p)
 
 static void on_completion(struct ib_cq *cq, struct ib_wc *wc)
 {
+	static atomic_t turns;
 	struct kv_wait *w = container_of(wc->wr_cqe, struct kv_wait, cqe);
 
 	w->wc = *wc;
+	w->times++;
+	w->turn = atomic_inc_return(&turns);
 	complete(&w->done);
 }
 
@@ -182,6 +185,7 @@ struct kv_wait *kv_wait_new(void)
 	struct kv_wait *w = &ring[next++ % ARRAY_SIZE(ring)];
 
 	w->cqe.done = on_completion;
+	w->times = 0;
 	init_completion(&w->done);
 	return w;
 }

@@ -46,6 +46,8 @@ struct kv_wait {
 	struct ib_cqe cqe;
 	struct completion done;
 	struct ib_wc wc;
+	unsigned int times;		/* completions of it */
+	unsigned int turn;		/* the last one's place among all */
 };
 
 struct kv_wait *kv_wait_new(void);
@@ -82,6 +84,9 @@ void kv_layout_put(const struct kv_layout *l, u8 *to, const u8 *data);
 
 /* The longest page list, of memory of @b, written and read by @a. */
 int kv_longest(struct kv_end *a, struct kv_end *b);
+
+/* Requests posted to @e, which is in error, are flushed in whatever context they were posted. */
+int kv_late(struct kv_end *e);
 
 u32 kv_below(u32 n);
 void kv_random_bytes(void *to, size_t len);

@@ -348,6 +348,8 @@ static int one_connection(int number)
 	/* Requests are flushed before the memory they name goes away. */
 	ib_drain_qp(p->a.id->qp);
 	ib_drain_qp(p->b.id->qp);
+	err = err ?: kv_late(&p->a);
+	err = err ?: kv_late(&p->b);
 	side_close(&s[0]);
 	side_close(&s[1]);
 	kv_disconnect(p);
