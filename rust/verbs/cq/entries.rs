@@ -2,15 +2,16 @@
 
 //! The ring of a completion queue, both ends of it.
 //!
-//! The owner, process or kernel user, is at one end, and clears the flag of an entry that it has
-//! read; completions are made at the other. An entry is stored first, then the control word is
-//! looked at, with a full barrier between: an owner who arms, and then looks for entries once more,
-//! misses none.
+//! The owner, process or kernel user, is at one end; completions are made at the other. An entry is
+//! stored first, then the control word is looked at, with a full barrier between: an owner who
+//! arms, and then looks for entries once more, misses none.
 //!
-//! Whoever makes completions holds a lock, as others do on other processors. A kernel user takes
-//! entries out, and arms, without one, in any context: each entry goes to who moves the index over
-//! it. Entries carry the index that they were put in at, so that one that somebody is about to
-//! give back is not taken for the one that comes a round later.
+//! Whoever makes completions holds a lock, as others do on other processors. A process clears the
+//! flag of an entry that it has read. A kernel user takes entries out, and arms, without a lock, in
+//! any context: each entry goes to who moves the index over it, and has been read by then. So
+//! nothing is left to be given back, and whoever is interrupted in between keeps no room from those
+//! who go on; entries carry the index that they were put in at, by which one that was taken is told
+//! from the one that comes a round later.
 
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
@@ -19,6 +20,7 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
             Full,
             Relaxed, //
@@ -108,6 +110,23 @@ pub(super) struct Entries {
     get: Atomic<u32>,
 }
 
+/// What a process finds in the header of an entry: flags, opcode, status, octets.
+#[inline]
+fn description(c: &Completion, flags: u16) -> u64 {
+    u64::from(flags)
+        | u64::from(c.opcode.to_ring()) << 8
+        | u64::from(c.status as u16) << 16
+        | u64::from(c.bytes) << 32
+}
+
+/// The header of the entry that is put in at `at` for a kernel user, but for its queue pair. Never
+/// that of the entry before in the same place; nor that of an empty one, which is 0: where it would
+/// be, the ring has been filled many times.
+#[inline]
+fn header(at: u32) -> u64 {
+    u64::from(at.wrapping_add(1)) << 32
+}
+
 impl Entries {
     /// An empty ring of at least `n` elements. Process context; sleeps.
     pub(super) fn new(n: u32, owner: Owner) -> Result<impl PinInit<Self>> {
@@ -125,38 +144,17 @@ impl Entries {
         &self.ring
     }
 
-    /// Whether the element at `index` is in use.
-    #[inline]
-    fn is_valid(&self, index: u32) -> bool {
-        self.ring.header(index) as u16 & flag::VALID != 0
-    }
-
     /// Adds the end of a work request of queue pair `qpn`. Any context with interrupts on.
     pub(super) fn push(&self, qpn: u32, c: &Completion) -> Pushed {
-        let mut flags = flag::VALID;
-        let kernel = self.ring.owner() == Owner::Kernel;
-        if c.invalidated.is_some() && kernel {
-            flags |= flag::REM_INVAL;
-        }
-        let header = u64::from(flags)
-            | u64::from(c.opcode.to_ring()) << 8
-            | u64::from(c.status as u16) << 16
-            | u64::from(c.bytes) << 32;
-        let key = c.invalidated.map_or(0, |stag| u64::from(stag.get()));
-
         let mut put = self.put.lock();
-        let at = *put;
-        if self.is_valid(at) {
+        let added = match self.ring.owner() {
+            Owner::Kernel => self.put_for_kernel(*put, qpn, c),
+            Owner::User => self.put_for_process(*put, qpn, c),
+        };
+        if !added {
             return Pushed::Full;
         }
-        let round = match kernel {
-            true => u64::from(at) << 32,
-            false => 0,
-        };
-        let words = [c.id, 0, key, round | u64::from(qpn)];
-        self.ring.write::<CQE_WORDS>(at, &words);
-        self.ring.publish(at, header);
-        *put = at.wrapping_add(1);
+        *put = put.wrapping_add(1);
         let armed = self.ring.control_load();
         let urgent = c.solicited || c.status != WcStatus::Success;
         if armed & notify::NEXT_COMPLETION != 0 || (armed & notify::SOLICITED != 0 && urgent) {
@@ -167,12 +165,41 @@ impl Entries {
         Pushed::Quiet
     }
 
+    /// Puts an entry in at `at` as `struct siw_cqe` has it, if the process has read the one there.
+    #[inline]
+    fn put_for_process(&self, at: u32, qpn: u32, c: &Completion) -> bool {
+        if self.ring.header(at) as u16 & flag::VALID != 0 {
+            return false;
+        }
+        // No key is told to a process, which could not tell whether there is one.
+        let words = [c.id, 0, 0, u64::from(qpn)];
+        self.ring.write::<CQE_WORDS>(at, &words);
+        self.ring.publish(at, description(c, flag::VALID));
+        true
+    }
+
+    /// Puts an entry in at `at` for a kernel user, if the one there is taken.
+    #[inline]
+    fn put_for_kernel(&self, at: u32, qpn: u32, c: &Completion) -> bool {
+        // Whoever moved the index that far has read what is overwritten here.
+        if at.wrapping_sub(self.get.load(Acquire)) >= self.ring.slots() {
+            return false;
+        }
+        let (flags, key) = match c.invalidated {
+            Some(stag) => (flag::REM_INVAL, u64::from(stag.get())),
+            None => (0, 0),
+        };
+        let words = [c.id, 0, key, description(c, flags)];
+        self.ring.write::<CQE_WORDS>(at, &words);
+        self.ring.publish(at, header(at) | u64::from(qpn));
+        true
+    }
+
     /// Takes the next entry out for a kernel user. Any context.
     pub(super) fn take(&self) -> Option<Entry> {
         loop {
             let (at, entry) = self.next()?;
             if self.get.cmpxchg(at, at.wrapping_add(1), Full).is_ok() {
-                self.ring.release(at);
                 return Some(entry);
             }
         }
@@ -205,18 +232,18 @@ impl Entries {
     /// for a kernel user still.
     #[inline]
     fn entry(&self, at: u32) -> Option<Entry> {
-        let header = self.ring.header(at);
-        let [id, _, key, last] = self.ring.read::<CQE_WORDS>(at);
-        if header as u16 & flag::VALID == 0 || (last >> 32) as u32 != at {
+        let found = self.ring.header(at);
+        if found >> 32 != header(at) >> 32 {
             return None;
         }
+        let [id, _, key, what] = self.ring.read::<CQE_WORDS>(at);
         Some(Entry {
             id,
-            status: WcStatus::to_ib((header >> 16) as u16),
-            opcode: WcOpcode::to_ib((header >> 8) as u8),
-            bytes: (header >> 32) as u32,
-            qpn: last as u32,
-            invalidated: (header as u16 & flag::REM_INVAL != 0).then_some(key as u32),
+            status: WcStatus::to_ib((what >> 16) as u16),
+            opcode: WcOpcode::to_ib((what >> 8) as u8),
+            bytes: (what >> 32) as u32,
+            qpn: found as u32,
+            invalidated: (what as u16 & flag::REM_INVAL != 0).then_some(key as u32),
         })
     }
 
