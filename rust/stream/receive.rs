@@ -273,3 +273,76 @@ impl Session<'_> {
         }
     }
 }
+
+#[kunit_tests(rsiw_stream_receive)]
+mod tests {
+    use super::*;
+
+    /// Octets in two pieces, of which the first one has `cut`; as a socket buffer's, with nothing
+    /// behind them.
+    struct Cut<'a> {
+        octets: &'a [u8],
+        cut: usize,
+    }
+
+    impl Source for Cut<'_> {
+        fn piece(&self, off: usize, max: usize) -> &[u8] {
+            let end = if off < self.cut {
+                self.cut
+            } else {
+                self.octets.len()
+            };
+            let rest = self.octets.get(off..end).unwrap_or_default();
+            rest.get(..max).unwrap_or(rest)
+        }
+
+        fn copy(&self, off: usize, dst: &mut [u8]) -> Result {
+            self.octets.copy(off, dst)
+        }
+
+        fn crc32c(&self, off: usize, len: usize, seed: u32) -> Result<u32> {
+            self.octets.crc32c(off, len, seed)
+        }
+
+        fn chunks<E>(
+            &self,
+            off: usize,
+            len: usize,
+            f: impl FnMut(&[u8]) -> Result<(), E>,
+        ) -> Result<(), E> {
+            Source::chunks(self.octets, off, len, f)
+        }
+    }
+
+    /// MPA-52: where socket buffers and their fragments begin says nothing about FPDUs, so the
+    /// headers are seen whole wherever they are cut.
+    #[test]
+    fn headers_are_seen_whole_wherever_they_are_cut() -> Result {
+        let mut octets = [0u8; 3 * PEEK];
+        for (octet, value) in octets.iter_mut().zip(1..) {
+            *octet = value;
+        }
+        for cut in 0..=octets.len() {
+            let src = Cut {
+                octets: &octets,
+                cut,
+            };
+            for off in 0..octets.len() {
+                let left = octets.len() - off;
+                let mut front = [0; PEEK];
+                let seen = peek(&src, off, left, &mut front)?;
+                assert_eq!(Some(seen), octets.get(off..off + left.min(PEEK)));
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_seen() {
+        let octets = [7u8; PEEK - 1];
+        let mut front = [0; PEEK];
+        assert!(peek(&octets[..], 0, PEEK, &mut front).is_err());
+        assert!(peek(&octets[..], PEEK, 1, &mut front).is_err());
+        assert!(peek(&octets[..], usize::MAX, PEEK, &mut front).is_err());
+    }
+}
