@@ -244,6 +244,14 @@ void rsiw_tcp_end_record(struct sock *sk)
 		TCP_SKB_CB(skb)->eor = 1;
 }
 
+/* Whether the shortest round trip lasted longer than so many microseconds. */
+bool rsiw_tcp_is_far(const struct sock *sk, u32 far_us)
+{
+	u32 rtt = tcp_min_rtt(tcp_sk(sk));
+
+	return rtt != ~0U && rtt > far_us;
+}
+
 /*
  * A fixed send buffer is made as large as twice the congestion window where the way is longer than
  * @far_us microseconds, and @octets where it is not; tells whether there is room now.
@@ -254,7 +262,7 @@ bool rsiw_tcp_fit_sndbuf(struct sock *sk, u32 octets, u32 far_us)
 	u32 limit = max_t(u32, octets, READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_wmem[2]));
 	u64 wanted = octets;
 
-	if (tcp_min_rtt(tp) != ~0U && tcp_min_rtt(tp) > far_us)
+	if (rsiw_tcp_is_far(sk, far_us))
 		wanted = 2ULL * tcp_snd_cwnd(tp) * SKB_TRUESIZE(tp->mss_cache + MAX_TCP_HEADER);
 	WRITE_ONCE(sk->sk_sndbuf, clamp_t(u64, wanted, octets, limit));
 	return sk_stream_memory_free(sk);

@@ -49,6 +49,7 @@ u32 rsiw_tcp_unsent_tail(const struct sock *sk);
 u32 rsiw_tcp_tail_room(const struct sock *sk);
 u32 rsiw_tcp_unsent(const struct sock *sk);
 void rsiw_tcp_end_record(struct sock *sk);
+bool rsiw_tcp_is_far(const struct sock *sk, u32 far_us);
 bool rsiw_tcp_fit_sndbuf(struct sock *sk, u32 octets, u32 far_us);
 bool rsiw_tcp_writable(const struct sock *sk);
 bool rsiw_tcp_has_room(struct sock *sk);

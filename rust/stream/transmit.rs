@@ -41,6 +41,10 @@ use crate::sys::{
 /// is free again at once.
 const COPY_LIMIT: usize = 4096;
 
+/// Octets still to come of outstanding Reads while which, on a short way, further requests wait for
+/// each other: what a fast network carries in several round trips.
+const PLENTY: u64 = 256 << 10;
+
 /// Octets handed to TCP in one call.
 pub(super) struct Run {
     /// Where they are.
@@ -132,6 +136,10 @@ impl Session<'_> {
         if budget == 0 && !self.has_something() {
             return Progress::Wait;
         }
+        self.proto.tx.queued.plenty = match locked.is_far(FAR_US) {
+            true => u64::MAX,
+            false => PLENTY,
+        };
         for _ in 0..budget {
             if !self.has_room(locked) {
                 return Progress::Wait;

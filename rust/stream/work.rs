@@ -144,6 +144,8 @@ pub(super) struct Queued {
     pub(super) irq: InReads,
     /// Reads that may be outstanding.
     ord: u16,
+    /// Octets still to come of outstanding Reads which let further requests wait for each other.
+    pub(super) plenty: u64,
     /// Answers sent since the last work request.
     answers: u8,
     /// A work request failed: nothing behind it starts, and the stream ends.
@@ -170,6 +172,7 @@ impl Queued {
             orq: Orq::new(outgoing, config.ord),
             irq: Irq::new(incoming, config.ird),
             ord: config.ord,
+            plenty: u64::MAX,
             answers: 0,
             failed: false,
             idle: false,

@@ -169,7 +169,7 @@ impl Session<'_> {
     /// Makes the next Read Request of the current work request; `None` if it has to wait.
     pub(super) fn next_read(&mut self) -> Option<Job> {
         let queued = &mut self.proto.tx.queued;
-        if queued.orq.is_full() {
+        if !queued.orq.is_due(queued.plenty) {
             return None;
         }
         let mut reads = queued.reads.take()?;

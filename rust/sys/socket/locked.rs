@@ -141,6 +141,13 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_fit_sndbuf(self.as_ptr(), octets, far_us) }
     }
 
+    /// Whether the shortest round trip so far lasted more than `far_us` microseconds.
+    #[inline]
+    pub(crate) fn is_far(&self, far_us: u32) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_is_far(self.as_ptr(), far_us) }
+    }
+
     /// Whether TCP has nothing to send and waits for no acknowledgment: then nothing will make it
     /// call [`Handler::write_space`](super::Handler::write_space).
     #[inline]

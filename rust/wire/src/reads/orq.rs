@@ -71,6 +71,10 @@ pub struct Full;
 pub struct Orq<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> {
     /// The requests.
     ring: Ring<Outstanding<T>, S>,
+    /// Octets that were asked for and did not come yet.
+    coming: u64,
+    /// The next request waits until it is worth sending several.
+    gathers: bool,
 }
 
 impl<T> Outstanding<T> {
@@ -95,6 +99,8 @@ impl<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> Orq<T, S> {
     pub fn new(storage: S, ord: u16) -> Self {
         Self {
             ring: Ring::new(storage, ord),
+            coming: 0,
+            gathers: false,
         }
     }
 
@@ -116,6 +122,18 @@ impl<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> Orq<T, S> {
         self.ring.is_full()
     }
 
+    /// Whether a request may be sent, and is better sent now than together with others.
+    ///
+    /// One that found no place would go as soon as there is one, by itself; so would all behind it.
+    /// It waits instead until half of the places are free, or fewer than `plenty` octets are still
+    /// to come: the peer has enough to do until then.
+    #[inline]
+    pub fn is_due(&mut self, plenty: u64) -> bool {
+        let enough = self.len() > self.ring.limit() / 2 && self.coming >= plenty;
+        self.gathers = self.is_full() || self.gathers && enough;
+        !self.gathers
+    }
+
     /// Notes a Read of `size` octets into `sink` at `sink_to`, when its request is sent.
     #[inline]
     pub fn push_read(
@@ -131,7 +149,9 @@ impl<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> Orq<T, S> {
             size,
             received: 0,
         };
-        self.push(expected, cookie)
+        self.push(expected, cookie)?;
+        self.coming = self.coming.wrapping_add(u64::from(size));
+        Ok(())
     }
 
     /// Notes an Atomic with the name `id`, when its request is sent.
@@ -158,7 +178,12 @@ impl<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> Orq<T, S> {
     /// Takes the oldest request whether it was answered or not.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
-        self.ring.pop().map(|request| request.cookie)
+        let request = self.ring.pop()?;
+        if let Expected::Read { size, received, .. } = request.expected {
+            let missing = size.wrapping_sub(received);
+            self.coming = self.coming.wrapping_sub(u64::from(missing));
+        }
+        Some(request.cookie)
     }
 
     /// Matches a segment of a Read Response with the oldest request.
@@ -206,6 +231,7 @@ impl<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> Orq<T, S> {
         }
         *received = end;
         request.done = header.last;
+        self.coming = self.coming.wrapping_sub(u64::from(len));
         Ok(ReadSegment {
             stag: header.stag,
             to: header.to,
@@ -249,5 +275,106 @@ impl<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> Orq<T, S> {
             cookie,
         };
         self.ring.push(request).map_err(|_| Full)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        vec,
+        vec::Vec, //
+    };
+
+    /// A queue that owns its memory.
+    type Queue = Orq<u16, Vec<Option<Outstanding<u16>>>>;
+
+    /// Octets of each Read.
+    const SIZE: u32 = 1000;
+
+    /// As many outstanding Reads as there can be.
+    fn full(ord: u16) -> Queue {
+        let mut orq = Orq::new(vec![None; usize::from(ord)], ord);
+        for cookie in 0..ord {
+            assert!(orq.is_due(0));
+            ask(&mut orq, cookie).expect("there is room");
+        }
+        assert!(!orq.is_due(u64::MAX), "there is no place");
+        orq
+    }
+
+    /// Asks for [`SIZE`] octets.
+    fn ask(orq: &mut Queue, cookie: u16) -> Result<(), Full> {
+        orq.push_read(Stag::new(0x100), TaggedOffset::new(0), SIZE, cookie)
+    }
+
+    /// The next `len` octets of the oldest answer come.
+    fn hear(orq: &mut Queue, len: u32) -> Option<u16> {
+        let received = orq.head().expect("a Read").received();
+        let header = TaggedHeader {
+            last: received + len == SIZE,
+            ulp: 0,
+            stag: Stag::new(0x100),
+            to: TaggedOffset::new(u64::from(received)),
+        };
+        orq.response(&header, len).expect("it is in order");
+        orq.complete()
+    }
+
+    #[test]
+    fn requests_that_found_no_place_wait_until_half_are_free() {
+        let mut orq = full(16);
+        for cookie in 0..7 {
+            assert_eq!(hear(&mut orq, SIZE), Some(cookie));
+            assert!(!orq.is_due(0), "{} are outstanding", orq.len());
+        }
+        assert_eq!(hear(&mut orq, SIZE), Some(7));
+        for cookie in 16..24 {
+            assert!(orq.is_due(0), "{} are outstanding", orq.len());
+            ask(&mut orq, cookie).expect("there is room");
+        }
+        assert!(!orq.is_due(0));
+    }
+
+    #[test]
+    fn they_wait_only_while_there_is_plenty_to_come() {
+        let mut orq = full(16);
+        assert_eq!(hear(&mut orq, SIZE), Some(0));
+        let coming = u64::from(15 * SIZE);
+        assert!(!orq.is_due(coming));
+        assert_eq!(hear(&mut orq, 1), None);
+        assert!(orq.is_due(coming));
+        // And do not begin to wait again by themselves.
+        assert!(orq.is_due(0));
+    }
+
+    #[test]
+    fn what_is_still_to_come_is_kept_in_step() {
+        let mut orq = full(4);
+        assert_eq!(orq.coming, u64::from(4 * SIZE));
+        assert_eq!(hear(&mut orq, 300), None);
+        assert_eq!(orq.coming, u64::from(4 * SIZE - 300));
+        assert_eq!(hear(&mut orq, SIZE - 300), Some(0));
+        assert_eq!(orq.coming, u64::from(3 * SIZE));
+        assert_eq!(hear(&mut orq, 1), None);
+        // A stream that ends takes them out as they are.
+        for left in [2, 1, 0] {
+            assert!(orq.pop().is_some());
+            assert_eq!(orq.coming, u64::from(left * SIZE));
+        }
+        assert!(orq.pop().is_none());
+        orq.push_atomic(7, 0).expect("there is room");
+        assert_eq!((orq.pop(), orq.coming), (Some(0), 0));
+    }
+
+    #[test]
+    fn one_that_has_to_wait_never_waits_for_nothing() {
+        for ord in 1..=5 {
+            let mut orq = full(ord);
+            while !orq.is_empty() {
+                hear(&mut orq, SIZE);
+            }
+            assert!(orq.is_due(0), "with an ORD of {ord}");
+        }
     }
 }

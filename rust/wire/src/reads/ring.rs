@@ -45,6 +45,12 @@ impl<T: Copy, S: BorrowMut<[Option<T>]>> Ring<T, S> {
         self.len
     }
 
+    /// The most entries.
+    #[inline]
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// There are as many entries as there can be.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
