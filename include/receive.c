@@ -47,16 +47,19 @@ static bool rsiw_tcp_rx_from(struct sock *sk, struct rsiw_rx *rx, struct sk_buff
 	return false;
 }
 
-/* The first octets that TCP has in order and that were not read. */
-bool rsiw_tcp_rx_first(struct sock *sk, struct rsiw_rx *rx)
+/* The octets that TCP has in order behind the first seen ones, of which it was not told yet. */
+bool rsiw_tcp_rx_first(struct sock *sk, struct rsiw_rx *rx, u32 seen)
 {
+	struct sk_buff *skb;
 	u32 offset;
 
 	if (sk->sk_state == TCP_LISTEN || !sk->sk_socket)
 		return false;
 	rx->seq = tcp_sk(sk)->copied_seq;
 	/* Asked for any other place, it would free what is before it, behind TCP's back. */
-	return rsiw_tcp_rx_from(sk, rx, tcp_recv_skb(sk, rx->seq, &offset));
+	skb = tcp_recv_skb(sk, rx->seq, &offset);
+	rx->seq += seen;
+	return rsiw_tcp_rx_from(sk, rx, skb);
 }
 
 /* The octets behind these; the receive queue is as it was. */

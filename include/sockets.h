@@ -69,7 +69,7 @@ struct rsiw_rx {
 	u32 len;
 };
 
-bool rsiw_tcp_rx_first(struct sock *sk, struct rsiw_rx *rx);
+bool rsiw_tcp_rx_first(struct sock *sk, struct rsiw_rx *rx, u32 seen);
 bool rsiw_tcp_rx_next(struct sock *sk, struct rsiw_rx *rx);
 void rsiw_tcp_rx_done(struct sock *sk, size_t len);
 

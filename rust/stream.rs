@@ -11,6 +11,7 @@
 //! - [`duties`]: what is left to work items
 //! - [`session`]: what the holder of the socket has in hand
 //! - [`receive`]: from TCP's queue to whole FPDUs, [`stash`]: those that come in parts
+//! - [`unsettled`]: when TCP is told of what was read
 //! - [`deliver`]: what an FPDU asks for, [`place`]: from payload to memory and back
 //! - [`transmit`]: runs of FPDUs, [`align`]: their sizes, [`work`]: what goes into them
 //! - [`rush`]: doorbells in quick succession
@@ -34,6 +35,7 @@ mod stash;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 mod transmit;
+mod unsettled;
 mod work;
 
 use kernel::{

@@ -167,6 +167,9 @@ impl Stream {
         if let Some(millis) = todo.deadline {
             queues::process().mod_delayed::<_, 3>(Arc::from(self), msecs_to_jiffies(millis));
         }
+        if todo.settle {
+            self.go_on_in_softirq();
+        }
         if todo.process {
             self.go_on_in_process();
         }

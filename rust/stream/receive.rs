@@ -147,7 +147,8 @@ impl Session<'_> {
                 self.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
             }
         }
-        locked.receive_walk(|skb| self.feed(skb, skb.len()))
+        let seen = self.proto.unsettled.octets();
+        locked.receive_walk(seen, |skb| self.feed(skb, skb.len()))
     }
 
     /// Works on the `len` octets of `src`; returns how many of them were taken, less than all

@@ -19,6 +19,7 @@ use super::{
     sent::SentQueue,
     stash::Stash,
     transmit::Tx,
+    unsettled::Unsettled,
     Config,
     Owner,
     Role,
@@ -60,6 +61,8 @@ pub(super) enum Phase {
 pub(super) struct Todo {
     /// Memory was missing: try again soon.
     pub(super) retry: bool,
+    /// TCP is to be told of what was read when the softirqs of this burst have run.
+    pub(super) settle: bool,
     /// Process context is wanted: the socket can be released.
     pub(super) process: bool,
     /// Somebody must end the wait for the peer, after so many milliseconds.
@@ -70,7 +73,7 @@ impl Todo {
     /// Nothing is left to others.
     #[inline]
     pub(super) fn is_empty(self) -> bool {
-        !(self.retry || self.process || self.deadline.is_some())
+        !(self.retry || self.settle || self.process || self.deadline.is_some())
     }
 }
 
@@ -120,6 +123,8 @@ pub(super) struct Proto {
     pub(super) todo: Todo,
     /// A message has come that the owner of the queue pair may answer.
     pub(super) talked: bool,
+    /// What was read and TCP was not told of yet.
+    pub(super) unsettled: Unsettled,
     /// What the device's counters are still to be told.
     pub(super) tally: Tally,
 }
@@ -189,6 +194,7 @@ impl State {
             ending: Ending::default(),
             todo: Todo::default(),
             talked: false,
+            unsettled: Unsettled::default(),
             tally: Tally::default(),
         };
         Ok(Self {
@@ -273,7 +279,7 @@ impl Session<'_> {
     /// One batch: takes in what arrived if `receive`, sends up to `runs` runs.
     ///
     /// What is sent in answer to what arrived leaves before TCP is told that data was read, so
-    /// that the acknowledgment rides on it.
+    /// that the acknowledgment rides on it. A batch that does not receive settles what others read.
     #[inline]
     pub(super) fn step(&mut self, locked: &mut Locked, receive: bool, runs: u32) -> Progress {
         let taken = match receive {
@@ -282,15 +288,33 @@ impl Session<'_> {
         };
         let progress = self.transmit(locked, runs);
         if taken != 0 {
-            locked.receive_done(taken);
             self.proto.nudges.heard();
         }
+        self.settle(locked, taken);
         if receive {
             self.watch_tcp(locked);
         }
         self.advance_end(locked);
+        if self.proto.phase != Phase::Open {
+            self.settle(locked, 0);
+        }
         self.proto.tally.report(self.qp.device().counters());
         progress
+    }
+
+    /// Tells TCP of what was read, `taken` octets just now, or has somebody else do so soon.
+    #[inline]
+    fn settle(&mut self, locked: &mut Locked, taken: usize) {
+        let unsettled = &mut self.proto.unsettled;
+        // At the end what TCP still keeps would make a reset of a FIN.
+        let done = match self.proto.phase {
+            Phase::Open => unsettled.read(taken),
+            _ => unsettled.settle().saturating_add(taken),
+        };
+        if done != 0 {
+            locked.receive_done(done);
+        }
+        self.proto.todo.settle |= unsettled.octets() != 0;
     }
 
     /// Counts something rare.

@@ -191,7 +191,7 @@ mod tests {
         let mut locked = sock.lock();
         assert!(locked.send_copy(b"x") == Err(EPIPE));
         assert!(locked.send_pages(&run, 0, 9) == Err(EPIPE));
-        assert_eq!(locked.receive_walk(|view| view.len()), 0);
+        assert_eq!(locked.receive_walk(0, |view| view.len()), 0);
         locked.clear_nospace();
         locked.send_fin();
         drop(locked);

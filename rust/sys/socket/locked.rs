@@ -204,16 +204,20 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_send_fin(self.as_ptr()) }
     }
 
-    /// Shows what came in order, and was not read, to `f`, buffer by buffer, until `f` takes less
-    /// than a whole buffer. `f` returns how many octets it took. Returns the sum, which
-    /// [`Self::receive_done`] has to be told before the next walk: until then TCP keeps the
-    /// octets. FIN and urgent marks are not shown.
+    /// Shows what came in order to `f`, buffer by buffer, until `f` takes less than a whole buffer.
+    /// `f` returns how many octets it took. Returns the sum, which [`Self::receive_done`] has to be
+    /// told: until then TCP keeps the octets. The first `seen` octets, which earlier walks took and
+    /// it was not told of, are not shown again, nor are FIN and urgent marks.
     #[inline]
-    pub(crate) fn receive_walk(&mut self, mut f: impl FnMut(&SkbView<'_>) -> usize) -> usize {
+    pub(crate) fn receive_walk(
+        &mut self,
+        seen: usize,
+        mut f: impl FnMut(&SkbView<'_>) -> usize,
+    ) -> usize {
         let mut sum: usize = 0;
         let mut rx = bindings::rsiw_rx::default();
-        // SAFETY: By the type invariant.
-        let mut more = unsafe { bindings::rsiw_tcp_rx_first(self.as_ptr(), &mut rx) };
+        // SAFETY: By the type invariant. No window, and so nothing unread, is as long as a `u32`.
+        let mut more = unsafe { bindings::rsiw_tcp_rx_first(self.as_ptr(), &mut rx, seen as u32) };
         while more {
             let Some(skb) = NonNull::new(rx.skb) else {
                 break;

@@ -29,7 +29,7 @@ mod suite {
         let mut read = 0;
         eventually(|| {
             let mut locked = sock.lock();
-            let taken = locked.receive_walk(|view| view.len());
+            let taken = locked.receive_walk(0, |view| view.len());
             locked.receive_done(taken);
             read += taken;
             read == sent
@@ -43,7 +43,7 @@ mod suite {
         let sock = b.sock();
         let mut got = [0u8; 10];
         // Half is looked at, a part of it taken.
-        assert!(eventually(|| sock.lock().receive_walk(|view| {
+        assert!(eventually(|| sock.lock().receive_walk(0, |view| {
             if view.len() == 10 {
                 let _ = view.copy_bits(0, got.get_mut(..5).unwrap_or_default());
             }
@@ -51,17 +51,21 @@ mod suite {
         }) == 0
             && got.first() == Some(&b'0')));
         let mut locked = sock.lock();
-        assert_eq!(locked.receive_walk(|_| 3), 3);
-        locked.receive_done(3);
-        let taken = locked.receive_walk(|view| {
-            assert_eq!(view.len(), 7);
-            let _ = view.copy_bits(0, got.get_mut(..7).unwrap_or_default());
-            view.len()
-        });
-        assert_eq!(taken, 7);
-        assert_eq!(got.get(..7), Some(&b"3456789"[..]));
-        locked.receive_done(taken);
-        assert_eq!(locked.receive_walk(|_| 1), 0);
+        assert_eq!(locked.receive_walk(0, |_| 3), 3);
+        // Whether TCP is told of it or not, what was taken is not shown again.
+        for seen in [3, 0] {
+            let taken = locked.receive_walk(seen, |view| {
+                assert_eq!(view.len(), 7);
+                let _ = view.copy_bits(0, got.get_mut(..7).unwrap_or_default());
+                view.len()
+            });
+            assert_eq!(taken, 7);
+            assert_eq!(got.get(..7), Some(&b"3456789"[..]));
+            locked.receive_done(seen);
+        }
+        assert_eq!(locked.receive_walk(7, |_| 1), 0);
+        locked.receive_done(7);
+        assert_eq!(locked.receive_walk(0, |_| 1), 0);
         Ok(())
     }
 
@@ -84,7 +88,7 @@ mod suite {
                 }
             }
             let mut locked = to.lock();
-            let taken = locked.receive_walk(|view| {
+            let taken = locked.receive_walk(0, |view| {
                 let _ = view.for_each_chunk(0, view.len(), |chunk| {
                     for octet in chunk {
                         wrong += usize::from(*octet != (seen / 7) as u8);
@@ -193,9 +197,9 @@ mod suite {
         let sock = b.sock();
         assert!(eventually(|| sock.lock().tcp_state() == TcpState::CloseWait));
         let mut locked = sock.lock();
-        assert_eq!(locked.receive_walk(|view| view.len()), 3);
+        assert_eq!(locked.receive_walk(0, |view| view.len()), 3);
         locked.receive_done(3);
-        assert_eq!(locked.receive_walk(|view| view.len()), 0);
+        assert_eq!(locked.receive_walk(0, |view| view.len()), 0);
         locked.receive_done(0);
         Ok(())
     }
