@@ -9,6 +9,7 @@
 #include <net/ip.h>
 #include <net/ipv6.h>
 #include <net/net_namespace.h>
+#include <net/proto_memory.h>
 #include <net/sock.h>
 #include <net/tcp.h>
 
@@ -298,6 +299,30 @@ void rsiw_tcp_clear_nospace(struct sock *sk)
 		clear_bit(SOCK_NOSPACE, &sock->flags);
 }
 
+/* All of TCP's sockets have less than half of what it leaves unregulated (tcp_mem, tcp(7)). */
+bool rsiw_sk_memory_plenty(const struct sock *sk)
+{
+	return sk_memory_allocated(sk) < sk_prot_mem_limits(sk, 0) / 2;
+}
+
+/*
+ * Has TCP keep octets accounted to the socket, used or not. sock_reserve_memory() would do it for
+ * sockets in a memory cgroup only. As memory received: that is refused where there is none.
+ */
+bool rsiw_sk_reserve(struct sock *sk, u32 octets)
+{
+	if (!rsiw_sk_memory_plenty(sk) || !__sk_mem_schedule(sk, octets, SK_MEM_RECV))
+		return false;
+	sk->sk_reserved_mem = octets;
+	return true;
+}
+
+/* Gives back what of it is not in use; the rest goes back as it is freed. */
+void rsiw_sk_unreserve(struct sock *sk)
+{
+	sk_mem_reclaim_final(sk);
+}
+
 /* Sends from the pages of one block, without a copy where the device can. */
 int rsiw_tcp_send_pages(struct sock *sk, struct page *page, u32 off, u32 len)
 {
@@ -381,5 +406,11 @@ void rsiw_tcp_send_fin(struct sock *sk)
 bool rsiw_test_keeps_fragment(const struct sock *sk)
 {
 	return sk->sk_frag.page;
+}
+
+/* Octets accounted to the socket that nothing uses. */
+int rsiw_test_accounted_free(const struct sock *sk)
+{
+	return sk->sk_forward_alloc;
 }
 #endif /* CONFIG_KUNIT */

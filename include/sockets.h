@@ -55,6 +55,9 @@ bool rsiw_tcp_writable(const struct sock *sk);
 bool rsiw_tcp_has_room(struct sock *sk);
 bool rsiw_tcp_queues_empty(const struct sock *sk);
 void rsiw_tcp_clear_nospace(struct sock *sk);
+bool rsiw_sk_memory_plenty(const struct sock *sk);
+bool rsiw_sk_reserve(struct sock *sk, u32 octets);
+void rsiw_sk_unreserve(struct sock *sk);
 int rsiw_tcp_send_pages(struct sock *sk, struct page *page, u32 off, u32 len);
 int rsiw_tcp_send_copy(struct sock *sk, const void *buf, size_t len);
 /* Frees what CPUs keep for rsiw_tcp_send_copy(), which is over for good. */
@@ -91,6 +94,7 @@ struct sk_buff *rsiw_test_skb(u32 linear, u32 frags, u32 frag_len, u32 parts);
 void rsiw_test_free_skb(struct sk_buff *skb);
 void rsiw_test_feed_cpus(void);
 bool rsiw_test_keeps_fragment(const struct sock *sk);
+int rsiw_test_accounted_free(const struct sock *sk);
 #endif
 
 #endif /* _RSIW_SOCKETS_H */

@@ -12,6 +12,7 @@
 //! - [`session`]: what the holder of the socket has in hand
 //! - [`receive`]: from TCP's queue to whole FPDUs, [`stash`]: those that come in parts
 //! - [`unsettled`]: when TCP is told of what was read
+//! - [`reserve`]: memory that TCP keeps for a stream that moves bulk
 //! - [`deliver`]: what an FPDU asks for, [`place`]: from payload to memory and back
 //! - [`transmit`]: runs of FPDUs, [`align`]: their sizes, [`work`]: what goes into them
 //! - [`rush`]: doorbells in quick succession
@@ -28,6 +29,7 @@ mod end;
 mod nudge;
 mod place;
 mod receive;
+mod reserve;
 mod rush;
 mod sent;
 mod session;
@@ -157,6 +159,9 @@ pub(crate) struct Stream {
     /// Ends the wait for a peer that does not close.
     #[pin]
     deadline: DelayedWork<Self, 3>,
+    /// Looks whether TCP is to keep memory for the stream.
+    #[pin]
+    look: DelayedWork<Self, 5>,
 }
 
 impl_has_work! {
@@ -168,6 +173,7 @@ impl_has_work! {
 impl_has_delayed_work! {
     impl HasDelayedWork<Self, 2> for Stream { self.retry }
     impl HasDelayedWork<Self, 3> for Stream { self.deadline }
+    impl HasDelayedWork<Self, 5> for Stream { self.look }
 }
 
 impl Timed for Stream {
@@ -240,6 +246,7 @@ impl Stream {
                 process <- new_work!(),
                 retry <- new_delayed_work!(),
                 deadline <- new_delayed_work!(),
+                look <- new_delayed_work!(),
             }),
             GFP_KERNEL,
         )

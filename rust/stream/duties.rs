@@ -18,6 +18,7 @@ use kernel::{
 };
 
 use super::{
+    reserve::LOOK_MS,
     session::{
         Progress,
         Todo, //
@@ -77,6 +78,14 @@ impl WorkItem<3> for Stream {
         if !this.was_heard() {
             this.run_in_process(true);
         }
+    }
+}
+
+impl WorkItem<5> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.look_at_memory();
     }
 }
 
@@ -152,6 +161,7 @@ impl Stream {
         drop(link);
         queues::cancel_delayed::<_, 2>(self);
         queues::cancel_delayed::<_, 3>(self);
+        queues::cancel_delayed::<_, 5>(self);
         self.moment.cancel();
     }
 
@@ -166,6 +176,9 @@ impl Stream {
         }
         if let Some(millis) = todo.deadline {
             queues::process().mod_delayed::<_, 3>(Arc::from(self), msecs_to_jiffies(millis));
+        }
+        if todo.look {
+            self.look_again();
         }
         if todo.settle {
             self.go_on_in_softirq();
@@ -183,6 +196,29 @@ impl Stream {
         };
         let opened = self.state.open(&mut locked);
         opened.is_ok_and(|state| state.was_heard())
+    }
+
+    /// Looks whether TCP is to keep memory for the stream any longer. Process context.
+    fn look_at_memory(self: &Arc<Self>) {
+        let this = self.as_arc_borrow();
+        // Owned by somebody, it is in use.
+        let Ok(mut locked) = self.state.sock().try_lock_bh() else {
+            this.look_again();
+            return;
+        };
+        if let Ok(mut opened) = self.state.open(&mut locked) {
+            let (state, locked) = opened.split();
+            if let Some(mut session) = state.session() {
+                session.look_at_memory(locked);
+            }
+            this.arrange(state.take_todo());
+        };
+    }
+
+    /// Has somebody look at the stream's memory in a while.
+    fn look_again(self: ArcBorrow<'_, Self>) {
+        let delay = msecs_to_jiffies(LOOK_MS);
+        queues::process().enqueue_delayed::<_, 5>(Arc::from(self), delay);
     }
 
     /// Notes what a moment has gathered. Softirq context.

@@ -16,6 +16,10 @@ use super::{
     nudge::Nudges,
     place::Pins,
     receive::Rx,
+    reserve::{
+        self,
+        Reserve, //
+    },
     sent::SentQueue,
     stash::Stash,
     transmit::Tx,
@@ -63,6 +67,8 @@ pub(super) struct Todo {
     pub(super) retry: bool,
     /// TCP is to be told of what was read when the softirqs of this burst have run.
     pub(super) settle: bool,
+    /// Somebody must look whether memory is still to be kept, after [`reserve::LOOK_MS`].
+    pub(super) look: bool,
     /// Process context is wanted: the socket can be released.
     pub(super) process: bool,
     /// Somebody must end the wait for the peer, after so many milliseconds.
@@ -73,7 +79,7 @@ impl Todo {
     /// Nothing is left to others.
     #[inline]
     pub(super) fn is_empty(self) -> bool {
-        !(self.retry || self.settle || self.process || self.deadline.is_some())
+        !(self.retry || self.settle || self.look || self.process || self.deadline.is_some())
     }
 }
 
@@ -125,6 +131,8 @@ pub(super) struct Proto {
     pub(super) talked: bool,
     /// What was read and TCP was not told of yet.
     pub(super) unsettled: Unsettled,
+    /// Memory that TCP keeps.
+    pub(super) reserve: Reserve,
     /// What the device's counters are still to be told.
     pub(super) tally: Tally,
 }
@@ -195,6 +203,7 @@ impl State {
             todo: Todo::default(),
             talked: false,
             unsettled: Unsettled::default(),
+            reserve: Reserve::default(),
             tally: Tally::default(),
         };
         Ok(Self {
@@ -286,9 +295,14 @@ impl Session<'_> {
             true => self.receive(locked),
             false => 0,
         };
+        let before = self.proto.tx.sent();
         let progress = self.transmit(locked, runs);
+        let sent = self.proto.tx.sent().wrapping_sub(before);
         if taken != 0 {
             self.proto.nudges.heard();
+        }
+        if self.proto.reserve.moved(sent.max(taken as u64)) {
+            self.reserve(locked);
         }
         self.settle(locked, taken);
         if receive {
@@ -315,6 +329,22 @@ impl Session<'_> {
             locked.receive_done(done);
         }
         self.proto.todo.settle |= unsettled.octets() != 0;
+    }
+
+    /// Has TCP keep memory for what is likely to come.
+    fn reserve(&mut self, locked: &mut Locked) {
+        if self.proto.phase == Phase::Open && locked.reserve(reserve::RESERVED) {
+            self.proto.reserve.is_held();
+            self.proto.todo.look = true;
+        }
+    }
+
+    /// Looks whether TCP is to keep memory any longer.
+    pub(super) fn look_at_memory(&mut self, locked: &mut Locked) {
+        match self.proto.reserve.stays(locked.memory_is_plenty()) {
+            true => self.proto.todo.look = true,
+            false => locked.unreserve(),
+        }
     }
 
     /// Counts something rare.

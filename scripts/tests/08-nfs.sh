@@ -82,6 +82,26 @@ tcp_moves_no_chunk() {
 	ok "over TCP the counters stand still"
 }
 
+# The most octets that are accounted to one of the mount's sockets and not in use.
+most_kept() {
+	ss -Htmn 'sport = :20049 or dport = :20049' | sed -n 's/.*skmem:.*,f\([0-9]*\),.*/\1/p' | sort -n | tail -n 1
+}
+keeps_at_least() { [ "$(most_kept)" -ge "$1" ]; }
+keeps_less_than() { [ "$(most_kept)" -lt "$1" ]; }
+
+# A stream that moves bulk has TCP keep memory for it, and an idle one gives it back: what all sockets may have
+# (tcp_mem) is everybody's.
+memory_goes_back() {
+	local writer
+	dd if=/dev/zero of="$NFS_MOUNT/zeros" bs=1M count=64 conv=fsync 2>"$WORK/dd.log" &
+	writer=$!
+	wait_for 60 "a stream that moves bulk has its memory kept" keeps_at_least 131072
+	wait "$writer" || die "writing: $(cat "$WORK/dd.log")"
+	wait_for 30 "an idle stream gives back its memory" keeps_less_than 16384
+	rm "$NFS_MOUNT/zeros"
+	ok "memory is kept while bulk moves, and given back: $(most_kept) octets are left"
+}
+
 single_bed
 nfs_prepare
 make_tree "$WORK/tree"
@@ -95,6 +115,7 @@ for version in 3 4.0 4.2; do
 	copy_both_ways "$version"
 	small_stays_inline "$version"
 	[ "$version" != 4.2 ] || long_call
+	[ "$version" != 4.2 ] || memory_goes_back
 	nfs_fio "$version" 4k 8m
 	nfs_fio "$version" 1m 64m
 	rm -rf "${NFS_EXPORT:?}"/big

@@ -165,6 +165,25 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_clear_nospace(self.as_ptr()) }
     }
 
+    /// Whether TCP has memory to spare, by its own limits (`net.ipv4.tcp_mem`, tcp(7)).
+    pub(crate) fn memory_is_plenty(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_sk_memory_plenty(self.as_ptr()) }
+    }
+
+    /// Has TCP keep memory for `octets` accounted to the socket, whether they are used or not, until
+    /// [`Self::unreserve`] or the socket's end; whether it does. Refused where memory is not plenty.
+    pub(crate) fn reserve(&mut self, octets: u32) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_sk_reserve(self.as_ptr(), octets) }
+    }
+
+    /// TCP need not keep memory any more: what is free of it goes back at once.
+    pub(crate) fn unreserve(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_sk_unreserve(self.as_ptr()) }
+    }
+
     /// Sends `len` octets of `run` from `off`, where they lie; how many TCP took. The buffer must
     /// not be written to until they are acknowledged, which [`RunBuf::as_mut_slice`] sees to.
     ///

@@ -125,6 +125,46 @@ mod suite {
         Ok(())
     }
 
+    /// Octets accounted to a socket that nothing uses.
+    fn accounted_free(sock: &SockRef) -> i32 {
+        // SAFETY: The socket is locked.
+        unsafe { bindings::rsiw_test_accounted_free(sock.lock().as_ptr()) }
+    }
+
+    #[test]
+    fn reserved_memory_stays_until_it_is_given_back() -> Result {
+        const RESERVED: i32 = 128 << 10;
+        let (a, b) = connected()?;
+        let ends = [a.sock(), b.sock()];
+        let block = [0x3c; 4096];
+        let bulk = || {
+            let [from, to] = &ends;
+            (0..32).all(|_| send_all(from, &block) && reads_all(to, block.len()))
+        };
+        let all = |test: fn(i32) -> bool| {
+            eventually(|| {
+                // SAFETY: Process context, no lock is held.
+                unsafe { bindings::rsiw_test_feed_cpus() };
+                ends.iter().all(|end| test(accounted_free(end)))
+            })
+        };
+        assert!(bulk() && all(|free| free < 4096));
+        for end in &ends {
+            assert!(end.lock().memory_is_plenty());
+            assert!(end.lock().reserve(RESERVED as u32));
+        }
+        assert!(bulk() && all(|free| free >= RESERVED));
+        assert!(bulk() && all(|free| free >= RESERVED));
+        for end in &ends {
+            end.lock().unreserve();
+        }
+        assert!(all(|free| free < 4096));
+        assert!(bulk() && all(|free| free < 4096));
+        // The socket's end gives back what nobody asked back.
+        assert!(ends.iter().all(|end| end.lock().reserve(RESERVED as u32)));
+        Ok(())
+    }
+
     #[test]
     fn fills_up_and_says_so() -> Result {
         let (a, b) = connected()?;
