@@ -143,6 +143,8 @@ pub(crate) struct Stream {
     /// Goes on in softirq where a budget ended.
     #[pin]
     soft: Work<Self, 0>,
+    /// The item before has been asked to settle what was read, and has not begun.
+    settling: Atomic<bool>,
     /// Goes on in a thread that comes before others, where a budget ended and others want the
     /// processor.
     #[pin]
@@ -241,6 +243,7 @@ impl Stream {
                 rush: Rush::new(params::gather_us()),
                 moment <- SoftTimer::new(),
                 soft <- new_work!(),
+                settling: Atomic::new(false),
                 urgent <- new_work!(),
                 urged: Atomic::new(false),
                 process <- new_work!(),

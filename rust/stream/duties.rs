@@ -42,6 +42,8 @@ impl WorkItem<0> for Stream {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        // Before it looks at what there is to settle: whoever reads more after that asks again.
+        this.settling.store(false, Relaxed);
         this.one_run();
     }
 }
@@ -180,7 +182,10 @@ impl Stream {
         if todo.look {
             self.look_again();
         }
-        if todo.settle {
+        // Asked by the holder of the socket, for which the item waits: it sees what was read. To
+        // queue it again would cost every run of a burst.
+        if todo.settle && !self.settling.load(Relaxed) {
+            self.settling.store(true, Relaxed);
             self.go_on_in_softirq();
         }
         if todo.process {
