@@ -216,4 +216,15 @@ void rsiw_test_feed_cpus(void)
 		work_on_cpu(cpu, rsiw_test_feed_this_cpu, init_net.loopback_dev);
 }
 
+bool rsiw_test_keeps_fragment(const struct sock *sk)
+{
+	return sk->sk_frag.page;
+}
+
+/* Octets accounted to the socket that nothing uses. */
+int rsiw_test_accounted_free(const struct sock *sk)
+{
+	return sk->sk_forward_alloc;
+}
+
 #endif /* CONFIG_KUNIT */

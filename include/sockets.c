@@ -305,10 +305,7 @@ bool rsiw_sk_memory_plenty(const struct sock *sk)
 	return sk_memory_allocated(sk) < sk_prot_mem_limits(sk, 0) / 2;
 }
 
-/*
- * Has TCP keep octets accounted to the socket, used or not. sock_reserve_memory() would do it for
- * sockets in a memory cgroup only. As memory received: that is refused where there is none.
- */
+/* SO_RESERVE_MEM, without a memory cgroup too; as memory received, it is refused if short. */
 bool rsiw_sk_reserve(struct sock *sk, u32 octets)
 {
 	if (!rsiw_sk_memory_plenty(sk) || !__sk_mem_schedule(sk, octets, SK_MEM_RECV))
@@ -401,16 +398,3 @@ void rsiw_tcp_send_fin(struct sock *sk)
 	WRITE_ONCE(sk->sk_shutdown, sk->sk_shutdown | SEND_SHUTDOWN);
 	sk->sk_prot->shutdown(sk, SEND_SHUTDOWN);
 }
-
-#if IS_BUILTIN(CONFIG_KUNIT)
-bool rsiw_test_keeps_fragment(const struct sock *sk)
-{
-	return sk->sk_frag.page;
-}
-
-/* Octets accounted to the socket that nothing uses. */
-int rsiw_test_accounted_free(const struct sock *sk)
-{
-	return sk->sk_forward_alloc;
-}
-#endif /* CONFIG_KUNIT */
