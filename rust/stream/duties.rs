@@ -209,6 +209,11 @@ impl Stream {
         // Owned by somebody, it is in use.
         let Ok(mut locked) = self.state.sock().try_lock_bh() else {
             this.look_again();
+            // By the one who releases it, perhaps, who then may have taken off before what waits:
+            // nothing may be left to wait when the module goes.
+            if self.socket.lock().is_none() {
+                queues::cancel_delayed::<_, 5>(self);
+            }
             return;
         };
         if let Ok(mut opened) = self.state.open(&mut locked) {
