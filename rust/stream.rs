@@ -97,8 +97,7 @@ use crate::{
         },
         timer::{
             now_ns,
-            SoftTimer,
-            Timed, //
+            SoftTimer, //
         }, //
     },
     verbs::Qp, //
@@ -176,14 +175,6 @@ impl_has_delayed_work! {
     impl HasDelayedWork<Self, 2> for Stream { self.retry }
     impl HasDelayedWork<Self, 3> for Stream { self.deadline }
     impl HasDelayedWork<Self, 5> for Stream { self.look }
-}
-
-impl Timed for Stream {
-    fn time_is_up(this: Arc<Self>) {
-        this.note_gathered();
-        let more = this.one_run() == Progress::More;
-        this.rush.over(now_ns(), more);
-    }
 }
 
 impl Stream {
@@ -289,19 +280,6 @@ impl Stream {
             left = left.saturating_sub(some);
         }
         Progress::More
-    }
-
-    /// Sends one run, and leaves the others to a work item: before it, softirqs have worked on
-    /// what TCP handed to a loopback. Softirq context.
-    fn one_run(self: &Arc<Self>) -> Progress {
-        let progress = match self.is_urged() {
-            true => Progress::More,
-            false => self.send(1),
-        };
-        if progress == Progress::More {
-            self.as_arc_borrow().go_on();
-        }
-        progress
     }
 
     /// Answers a doorbell of the send queue, now or in a moment. Process context.

@@ -63,12 +63,38 @@ impl Session<'_> {
         let head = head
             .get(..usize::from(len).min(HEAD_LEN))
             .unwrap_or_default();
-        let queued = &mut self.proto.tx.queued;
-        let decision = self
-            .proto
+        let proto = &mut *self.proto;
+        let queued = &mut proto.tx.queued;
+        match proto.rx.receiver.receive_data(head, len, &mut queued.orq) {
+            Some(decision) => self.carry_out(src, ulpdu, head, len, decision),
+            None => self.deliver_other(src, ulpdu, head, len),
+        }
+    }
+
+    /// [`deliver`](Self::deliver) for what carries no data, or comes before the stream has started.
+    // On its own, so that decisions about data need no place in memory.
+    #[inline(never)]
+    fn deliver_other<S: Source + ?Sized>(&mut self, src: &S, ulpdu: usize, head: &[u8], len: u16) {
+        let proto = &mut *self.proto;
+        let queued = &mut proto.tx.queued;
+        let decision = proto
             .rx
             .receiver
             .receive(head, len, &mut queued.orq, &mut queued.irq);
+        self.carry_out(src, ulpdu, head, len, decision);
+    }
+
+    /// Carries out a decision about the ULPDU of `len` octets at offset `ulpdu` of `src`, which
+    /// begins with `head`.
+    #[inline(always)]
+    fn carry_out<S: Source + ?Sized>(
+        &mut self,
+        src: &S,
+        ulpdu: usize,
+        head: &[u8],
+        len: u16,
+        decision: Decision,
+    ) {
         let tagged = ulpdu.wrapping_add(ddp::TAGGED_LEN);
         let untagged = ulpdu.wrapping_add(ddp::UNTAGGED_LEN);
         let done = match decision {

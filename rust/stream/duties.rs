@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the holders of a stream's socket leave to work items: the rest of a budget, a socket that
-//! had an owner, memory, the wait for the peer's end, the release.
+//! What the holders of a stream's socket leave to work items and a timer: the rest of a budget, a
+//! socket that had an owner, memory, the wait for the peer's end, the release.
 
 use kernel::{
     prelude::*,
@@ -32,11 +32,23 @@ use crate::sys::{
         processor_is_wanted,
         BhGuard, //
     },
+    timer::{
+        now_ns,
+        Timed, //
+    },
     work as queues, //
 };
 
 /// Jiffies until something is tried again that memory was missing for.
 const RETRY_DELAY: Jiffies = 1;
+
+impl Timed for Stream {
+    fn time_is_up(this: Arc<Self>) {
+        this.note_gathered();
+        let more = this.one_run() == Progress::More;
+        this.rush.over(now_ns(), more);
+    }
+}
 
 impl WorkItem<0> for Stream {
     type Pointer = Arc<Self>;
@@ -92,6 +104,19 @@ impl WorkItem<5> for Stream {
 }
 
 impl Stream {
+    /// Sends one run, and leaves the others to a work item: before it, softirqs have worked on
+    /// what TCP handed to a loopback. Softirq context.
+    fn one_run(self: &Arc<Self>) -> Progress {
+        let progress = match self.is_urged() {
+            true => Progress::More,
+            false => self.send(1),
+        };
+        if progress == Progress::More {
+            self.as_arc_borrow().go_on();
+        }
+        progress
+    }
+
     /// Work that needs process context, or found the socket owned: carries out wishes to close,
     /// and releases the socket in the end.
     pub(super) fn run_in_process(self: &Arc<Self>, deadline: bool) {

@@ -4,12 +4,15 @@
 //!
 //! A socket buffer is a linear part, a number of page fragments, and perhaps a list of further
 //! buffers. A [`SkbView`] shows some of its octets as one sequence. Reading forwards is fast: the
-//! place of the last access is remembered.
+//! piece that was read last is remembered, and where it lies.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
 use core::{
-    cell::UnsafeCell,
+    cell::{
+        Cell,
+        UnsafeCell, //
+    },
     marker::PhantomData,
     ptr::{
         self,
@@ -40,6 +43,8 @@ pub(crate) struct SkbView<'a> {
     len: u32,
     /// Where the last access was; only the C side looks at it.
     cursor: UnsafeCell<bindings::rsiw_skb_cursor>,
+    /// The piece that was found last, to its end or that of the view, and its offset in the view.
+    last: Cell<(usize, &'a [u8])>,
     /// As if it were memory that is borrowed.
     _borrow: PhantomData<&'a [u8]>,
 }
@@ -60,6 +65,7 @@ impl<'a> SkbView<'a> {
                 part: ptr::null(),
                 ..Default::default()
             }),
+            last: Cell::new((0, &[])),
             _borrow: PhantomData,
         }
     }
@@ -80,8 +86,19 @@ impl<'a> SkbView<'a> {
     /// the end of the view.
     #[inline]
     pub(crate) fn chunk(&self, off: usize, max: usize) -> &'a [u8] {
-        let max = max.min(self.len().saturating_sub(off));
-        if max == 0 {
+        // Several FPDUs lie in one piece, and each is looked at more than once.
+        let (start, piece) = self.last.get();
+        let rest = match off.checked_sub(start).and_then(|skip| piece.get(skip..)) {
+            Some(rest) if !rest.is_empty() => rest,
+            _ => self.find(off),
+        };
+        rest.get(..max).unwrap_or(rest)
+    }
+
+    /// The longest piece of memory that begins at octet `off`, which is remembered.
+    fn find(&self, off: usize) -> &'a [u8] {
+        let left = self.len().saturating_sub(off);
+        if left == 0 {
             return &[];
         }
         let mut data = ptr::null();
@@ -95,8 +112,11 @@ impl<'a> SkbView<'a> {
         if data.is_null() {
             return &[];
         }
-        // SAFETY: `found` octets lie at `data`, and by the type invariant stay as they are.
-        unsafe { slice::from_raw_parts(data.cast(), max.min(found as usize)) }
+        // SAFETY: `found` octets lie at `data`, and by the type invariant those of the view stay
+        // as they are.
+        let piece = unsafe { slice::from_raw_parts(data.cast(), left.min(found as usize)) };
+        self.last.set((off, piece));
+        piece
     }
 
     /// Copies octets from `off` on, as many as `dst` has.

@@ -137,7 +137,9 @@ pub(crate) fn receive(octets: &[u8]) -> Seen {
         };
         let len = u16::try_from(ulpdu.len()).expect("it was announced in 16 bits");
         let head = &ulpdu[..ulpdu.len().min(HEAD_LEN)];
+        let data = { receiver }.receive_data(head, len, &mut orq.clone());
         let decision = receiver.receive(head, len, &mut orq, &mut irq);
+        assert!(data.is_none_or(|data| data == decision));
         seen.note(&decision);
         match decision {
             Decision::Write(segment) => {

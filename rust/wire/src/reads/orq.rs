@@ -67,7 +67,7 @@ pub struct Full;
 /// // Nothing came yet.
 /// assert_eq!(orq.complete(), None);
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Orq<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> {
     /// The requests.
     ring: Ring<Outstanding<T>, S>,

@@ -4,9 +4,12 @@
 
 use core::borrow::BorrowMut;
 
-use super::decision::{
-    Decision,
-    TaggedSegment, //
+use super::{
+    decision::{
+        Decision,
+        TaggedSegment, //
+    },
+    untagged::send_kind, //
 };
 use crate::ddp::{
     Header,
@@ -172,19 +175,52 @@ impl Receiver {
             Phase::Fresh => self.first(head, ulpdu_len, orq, irq),
             Phase::Closed => return Decision::Dropped,
         };
-        match decided {
-            Ok(decision) => {
-                self.phase = match decision {
-                    Decision::Terminated(_) => Phase::Closed,
-                    _ => Phase::Open,
-                };
-                decision
-            }
-            Err(reason) => {
-                self.phase = Phase::Closed;
-                Decision::Fail(reason)
-            }
+        self.note(decided)
+    }
+
+    /// Takes the next segment and decides, if the stream has started and the segment is one that
+    /// carries data: of a Write, a Read Response or a Send. Otherwise nothing was done, and
+    /// [`Receiver::receive`] is to be asked.
+    ///
+    /// The arguments are those of [`Receiver::receive`], which decides the same way. Whoever asks
+    /// this first, and carries out either decision where it was made, has the more frequent one in
+    /// registers: nothing here is a call.
+    #[inline(always)]
+    pub fn receive_data<T, O>(
+        &mut self,
+        head: &[u8],
+        ulpdu_len: u16,
+        orq: &mut Orq<T, O>,
+    ) -> Option<Decision>
+    where
+        T: Copy,
+        O: BorrowMut<[Option<Outstanding<T>>]>,
+    {
+        if self.phase != Phase::Open {
+            return None;
         }
+        let head = head.get(..usize::from(ulpdu_len)).unwrap_or(head);
+        let decided = match Header::parse(head).ok()? {
+            Header::Tagged(header) => {
+                payload_len(ulpdu_len, TAGGED_LEN).and_then(|len| tagged(&header, len, orq))
+            }
+            Header::Untagged(header) => {
+                let kind = send_kind(&header)?;
+                payload_len(ulpdu_len, UNTAGGED_LEN).and_then(|len| self.send(kind, &header, len))
+            }
+        };
+        Some(self.note(decided))
+    }
+
+    /// Notes what a decision means for the segments to come.
+    #[inline(always)]
+    fn note(&mut self, decided: Result<Decision, TerminateReason>) -> Decision {
+        let decision = decided.unwrap_or_else(Decision::Fail);
+        self.phase = match decision {
+            Decision::Terminated(_) | Decision::Fail(_) => Phase::Closed,
+            _ => Phase::Open,
+        };
+        decision
     }
 
     /// The first FPDU: in peer-to-peer mode it is the RTR frame that was agreed on.

@@ -31,6 +31,7 @@ use crate::rdmap::{
     AtomicResponse,
     Opcode,
     ReadRequest,
+    SendKind,
     ATOMIC_REQUEST_LEN,
     ATOMIC_RESPONSE_LEN,
     IMMEDIATE_LEN,
@@ -46,6 +47,17 @@ use crate::reads::{
 
 /// A message of fixed length lacks octets.
 const TOO_SHORT: TerminateReason = TerminateReason::RemoteOperation(RemoteOperation::Unspecified);
+
+/// The variant of Send that the segment belongs to, if it is one of a Send and on its queue.
+#[inline(always)]
+pub(super) fn send_kind(header: &UntaggedHeader) -> Option<SendKind> {
+    let opcode = Opcode::parse(header.ulp).ok()?;
+    let queue = QueueNumber::try_from(header.qn).ok()?;
+    if opcode.queue() != Some(queue) {
+        return None;
+    }
+    opcode.send_kind(header.ulp_word)
+}
 
 impl Receiver {
     /// An untagged segment with `len` octets behind its header, `message` being their front.
@@ -75,7 +87,10 @@ impl Receiver {
             Opcode::Send
             | Opcode::SendInvalidate
             | Opcode::SendSolicited
-            | Opcode::SendSolicitedInvalidate => self.send(opcode, header, len),
+            | Opcode::SendSolicitedInvalidate => {
+                let kind = opcode.send_kind(header.ulp_word).ok_or(UNEXPECTED)?;
+                self.send(kind, header, len)
+            }
             Opcode::Immediate | Opcode::ImmediateSolicited if self.config.immediate => {
                 self.immediate(opcode, header, len, message)
             }
@@ -107,14 +122,13 @@ impl Receiver {
     }
 
     /// A segment of a Send.
-    #[inline]
-    fn send(
+    #[inline(always)]
+    pub(super) fn send(
         &mut self,
-        opcode: Opcode,
+        kind: SendKind,
         header: &UntaggedHeader,
         len: u32,
     ) -> Result<Decision, TerminateReason> {
-        let kind = opcode.send_kind(header.ulp_word).ok_or(UNEXPECTED)?;
         if header.msn != self.send_msn {
             return Err(TerminateReason::Untagged(UntaggedError::MsnRange));
         }

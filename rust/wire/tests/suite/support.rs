@@ -196,12 +196,33 @@ impl Sink {
         }
     }
 
-    /// Takes a ULPDU.
+    /// Takes a ULPDU; asked for data alone, the receiver decides the same or nothing.
     pub(crate) fn receive(&mut self, ulpdu: &[u8]) -> Decision {
         let len = u16::try_from(ulpdu.len()).expect("fits");
         let head = &ulpdu[..ulpdu.len().min(HEAD_LEN)];
-        self.receiver
-            .receive(head, len, &mut self.orq, &mut self.irq)
+        let started = self.receiver.started();
+        let (mut receiver, mut orq) = (self.receiver, self.orq.clone());
+        let before = format!("{receiver:?} {orq:?}");
+        let data = receiver.receive_data(head, len, &mut orq);
+        let decision = self
+            .receiver
+            .receive(head, len, &mut self.orq, &mut self.irq);
+        let after = match data {
+            Some(data) => {
+                assert_eq!(data, decision);
+                format!("{:?} {:?}", self.receiver, self.orq)
+            }
+            None => {
+                let is_data = matches!(
+                    decision,
+                    Decision::Write(_) | Decision::ReadResponse(_) | Decision::Send(_)
+                );
+                assert!(!(started && is_data), "{decision:?}");
+                before
+            }
+        };
+        assert_eq!(format!("{receiver:?} {orq:?}"), after);
+        decision
     }
 }
 
