@@ -166,6 +166,24 @@ mod suite {
     }
 
     #[test]
+    fn memory_that_tcp_does_not_have_is_refused() -> Result {
+        // Above what all of TCP's sockets may have, where tests run.
+        const TOO_MUCH: u32 = (1 << 31) - 4096;
+        const RESERVED: u32 = 128 << 10;
+        let (a, b) = connected()?;
+        let (from, to) = (a.sock(), b.sock());
+        let block = [0xc3; 4096];
+        assert!(!from.lock().reserve(TOO_MUCH));
+        // Nothing is kept, and nothing is missing.
+        assert!(accounted_free(&from) < 4096);
+        assert!(send_all(&from, &block) && reads_all(&to, block.len()));
+        assert!(from.lock().memory_is_plenty());
+        assert!(from.lock().reserve(RESERVED));
+        assert!(accounted_free(&from) >= RESERVED as i32);
+        Ok(())
+    }
+
+    #[test]
     fn fills_up_and_says_so() -> Result {
         let (a, b) = connected()?;
         a.set_sndbuf_cap(32768);
