@@ -155,9 +155,7 @@ impl Receiver {
     /// `head` is the front of the ULPDU: [`HEAD_LEN`](super::HEAD_LEN) octets, or all of it if it
     /// is shorter. `ulpdu_len` is its length in octets. `orq` and `irq` are the stream's read
     /// queues; Read Responses are matched with the one and requests appended to the other.
-    // As a call, it would have to leave its decision in memory, and what is stored field by field
-    // and read in other pieces waits until all that was copied before has reached the cache.
-    #[inline(always)]
+    #[inline]
     pub fn receive<T, O, I>(
         &mut self,
         head: &[u8],
@@ -184,7 +182,9 @@ impl Receiver {
     ///
     /// The arguments are those of [`Receiver::receive`], which decides the same way. Whoever asks
     /// this first, and carries out either decision where it was made, has the more frequent one in
-    /// registers: nothing here is a call.
+    /// registers.
+    // As a call, it would have to leave its decision in memory, and what is stored field by field
+    // and read in other pieces waits until all that was copied before has reached the cache.
     #[inline(always)]
     pub fn receive_data<T, O>(
         &mut self,

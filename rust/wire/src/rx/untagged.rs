@@ -83,14 +83,10 @@ impl Receiver {
         if opcode.queue() != Some(queue) {
             return Err(UNEXPECTED);
         }
+        if let Some(kind) = opcode.send_kind(header.ulp_word) {
+            return self.send(kind, header, len);
+        }
         match opcode {
-            Opcode::Send
-            | Opcode::SendInvalidate
-            | Opcode::SendSolicited
-            | Opcode::SendSolicitedInvalidate => {
-                let kind = opcode.send_kind(header.ulp_word).ok_or(UNEXPECTED)?;
-                self.send(kind, header, len)
-            }
             Opcode::Immediate | Opcode::ImmediateSolicited if self.config.immediate => {
                 self.immediate(opcode, header, len, message)
             }
