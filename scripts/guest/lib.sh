@@ -24,6 +24,8 @@ LC_ALL=C
 export PATH LC_ALL
 
 LIB_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=stuck.sh
+. "$LIB_DIR/stuck.sh"
 # shellcheck disable=SC2034 # for the callers
 PEER_DIR=$LIB_DIR/../peer
 # shellcheck disable=SC2034 # for the callers
@@ -271,6 +273,8 @@ cleanup() {
 	local status=$? i
 	trap - EXIT
 	set +e
+	# Not for one that was skipped (77), or ended from outside (143), who has looked already.
+	[[ $status == @(0|77|143) ]] || show_stuck
 	for i in "${PIDS[@]}"; do stop "$i"; done
 	"$DONE_HOOK"
 	for ((i = ${#MOUNTS[@]} - 1; i >= 0; i--)); do umount -f -l "${MOUNTS[i]}" 2>/dev/null; done

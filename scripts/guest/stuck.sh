@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# What a guest looks like when a test has failed in it. To be sourced, in the guest.
+
+# show_stuck: programs, connections, what NFS waits for, and tasks that wait in the kernel.
+show_stuck() {
+	local tasks
+	echo "---- programs"
+	ps --ppid 2 -p 2 -N -o pid,stat,wchan:30,args
+	echo "---- RDMA resources and TCP sockets"
+	timeout 5 rdma res show cm_id
+	timeout 5 rdma res show qp
+	ss -Htani
+	if [ -e /proc/fs/nfsfs/servers ]; then
+		echo "---- NFS clients, transports, requests"
+		cat /proc/fs/nfsfs/servers
+		timeout 5 grep 'xprt:' /proc/self/mountstats
+		mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
+		for tasks in /sys/kernel/debug/sunrpc/rpc_clnt/*/tasks; do
+			timeout 5 cat "$tasks"
+		done
+	fi
+	echo "---- blocked tasks"
+	[ ! -e /proc/sysrq-trigger ] || echo w >/proc/sysrq-trigger
+	dmesg | awk '/sysrq: Show Blocked State/ { text = "" } { text = text $0 "\n" } END { printf "%s", text }' |
+		tail -n 200
+}
