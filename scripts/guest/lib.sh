@@ -38,7 +38,8 @@ PIDS=()
 DONE_HOOK=:
 
 say() { printf '%s\n' "$*"; }
-ok() { printf 'ok: %s\n' "$*"; }
+# With the time since boot, as the kernel's messages have it.
+ok() { printf 'ok: %s [%s]\n' "$*" "$(uptime_seconds)"; }
 die() {
 	printf 'FAIL: %s\n' "$*" >&2
 	exit 1

@@ -148,14 +148,27 @@ nfs_fio() {
 	ok "fio verify $1: $2, $3"
 }
 
-# writer FILE COUNT: numbered blocks of 64 KiB, each flushed, so that progress can be seen on the server.
+# writer FILE COUNT [ERROR]: numbered blocks of 64 KiB, each flushed, so that progress can be seen on
+# the server. ERROR: one that may come once, EINVAL for example; the block is then written again.
 writer() {
-	python3 - "$1" "$2" <<-'PYTHON'
-		import os, sys
-		fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-		for n in range(int(sys.argv[2])):
-		    os.write(fd, n.to_bytes(4, "big") * 16384)
+	python3 - "$@" <<-'PYTHON'
+		import errno, os, sys
+		path, count, excused = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+		fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+
+		def put(n):
+		    os.pwrite(fd, n.to_bytes(4, "big") * 16384, n * 65536)
 		    os.fsync(fd)
+
+		for n in range(count):
+		    try:
+		        put(n)
+		    except OSError as e:
+		        if errno.errorcode[e.errno] not in excused:
+		            raise
+		        print(f"block {n}: {e}, once more")
+		        excused = []
+		        put(n)
 		os.close(fd)
 	PYTHON
 }
