@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 240
+# time limit: 400
 # The device, and then the module, goes away under an NFS mount that is being
 # written to, and comes back: kernel users let go at once, the mount waits, the
 # writer finishes, nothing is lost.
@@ -21,7 +21,7 @@ under_a_writer() {
 	wait_for 30 "the writer got going" bigger "$NFS_EXPORT/$file" $((20 * 65536))
 	"$1"
 	make_link r0 rd0
-	finish "$writer" 60 "$1"
+	finish "$writer" 120 "$1"
 	check_blocks "$NFS_EXPORT/$file" 200 || die "$1: data was lost"
 }
 
