@@ -30,6 +30,7 @@ while_it_waits() {
 	nfs_threads_stop
 	spawn unmount umount -i -f -l "$NFS_MOUNT"
 	wait_for 30 "the mount point is free" not nfs_mounted
+	alive "$SPAWNED" || die "umount does not wait for the server: nothing is tested here"
 }
 
 device_goes() {
