@@ -85,6 +85,19 @@ void rsiw_local_bh_enable(void)
 	local_bh_enable();
 }
 
+/* On PREEMPT_RT what is done under it may sleep. */
+void rsiw_preempt_disable(void)
+{
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		preempt_disable();
+}
+
+void rsiw_preempt_enable(void)
+{
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		preempt_enable();
+}
+
 void rsiw_xa_init(struct xarray *xa)
 {
 	xa_init_flags(xa, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ);

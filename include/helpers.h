@@ -27,6 +27,8 @@ bool rsiw_processor_is_wanted(void);
 unsigned int rsiw_cpu(void);
 void rsiw_local_bh_disable(void);
 void rsiw_local_bh_enable(void);
+void rsiw_preempt_disable(void);
+void rsiw_preempt_enable(void);
 
 /* Tables */
 void rsiw_xa_init(struct xarray *xa);

@@ -15,7 +15,7 @@
 //! - [`reserve`]: memory that TCP keeps for a stream that moves bulk
 //! - [`deliver`]: what an FPDU asks for, [`place`]: from payload to memory and back
 //! - [`transmit`]: runs of FPDUs, [`align`]: their sizes, [`work`]: what goes into them
-//! - [`rush`]: doorbells in quick succession
+//! - [`turn`]: one at a time sends, [`rush`]: doorbells in quick succession
 //! - [`nudge`]: responders that overlook what they were sent
 //! - [`sent`]: completion of work requests in order
 //! - [`end`]: the ways a stream ends
@@ -37,6 +37,7 @@ mod stash;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 mod transmit;
+mod turn;
 mod unsettled;
 mod work;
 
@@ -75,7 +76,8 @@ use self::{
     session::{
         Progress,
         State, //
-    }, //
+    },
+    turn::Turn, //
 };
 use crate::{
     params,
@@ -134,6 +136,8 @@ pub(crate) struct Stream {
     /// A wish to close that has not been carried out.
     #[pin]
     wish: SpinLockIrq<Option<Close>>,
+    /// Who sends.
+    turn: Turn,
     /// What is known of the send queue's doorbells.
     rush: Rush,
     /// Answers a doorbell after a moment.
@@ -231,6 +235,7 @@ impl Stream {
                 state: SockCell::new(socket.sock(), state),
                 socket <- new_mutex!(None),
                 wish <- new_spinlock_irq!(None),
+                turn: Turn::new(),
                 rush: Rush::new(params::gather_us()),
                 moment <- SoftTimer::new(),
                 soft <- new_work!(),
@@ -258,28 +263,6 @@ impl Stream {
         if self.is_urged() || self.send(RUNS_PER_ENTRY) == Progress::More {
             this.go_on();
         }
-    }
-
-    /// Sends up to `runs` runs, or has somebody else do so if the socket has an owner. Any context
-    /// with interrupts on.
-    ///
-    /// Between a few of them the lock is free and softirqs run, if they may: what TCP handed to a
-    /// loopback or received meanwhile is worked on while it is hot in the cache.
-    fn send(self: &Arc<Self>, runs: u32) -> Progress {
-        let this = self.as_arc_borrow();
-        let mut left = runs;
-        while left != 0 {
-            let Ok(mut locked) = self.state.sock().try_lock_bh() else {
-                this.go_on_in_process();
-                return Progress::Wait;
-            };
-            let some = left.min(RUNS_PER_HOLD);
-            if this.work(&mut locked, false, some) == Progress::Wait {
-                return Progress::Wait;
-            }
-            left = left.saturating_sub(some);
-        }
-        Progress::More
     }
 
     /// Answers a doorbell of the send queue, now or in a moment. Process context.
@@ -355,7 +338,12 @@ impl Stream {
     #[inline]
     fn work_in_callback(self: ArcBorrow<'_, Self>, locked: &mut Locked, receive: bool) {
         let _bh = BhGuard::new();
-        if self.work(locked, receive, self.callback_budget()) == Progress::More {
+        // Who sends looks at what the callback finds when it has the socket.
+        let runs = match self.turn.is_taken() {
+            true => 0,
+            false => self.callback_budget(),
+        };
+        if self.work(locked, receive, runs) == Progress::More && !self.turn.ask() {
             self.go_on();
         }
     }

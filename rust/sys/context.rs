@@ -52,3 +52,25 @@ impl Drop for BhGuard {
         unsafe { bindings::rsiw_local_bh_enable() };
     }
 }
+
+/// Keeps this CPU's other threads from running while it lives, but for softirqs. Nests. On a kernel
+/// whose bottom halves are threads (`CONFIG_PREEMPT_RT`) it does nothing.
+pub(crate) struct PreemptGuard(NotThreadSafe);
+
+impl PreemptGuard {
+    /// Turns preemption off.
+    #[inline]
+    pub(crate) fn new() -> Self {
+        // SAFETY: Balanced by `drop`, which runs in the same task: the type is not `Send`.
+        unsafe { bindings::rsiw_preempt_disable() };
+        Self(NotThreadSafe)
+    }
+}
+
+impl Drop for PreemptGuard {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `new` has turned preemption off in this task.
+        unsafe { bindings::rsiw_preempt_enable() };
+    }
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One at a time sends for a stream.
+//!
+//! What two processors send in turns waits in two queues for a receiver on this host: both work on
+//! it, wait for each other's locks, and TCP sees another order than that in which it was sent. So
+//! who begins to send takes the turn and keeps it between the few runs after which it lets go of
+//! the socket. Who finds it taken leaves word and goes its way: the other looks again before it
+//! gives the turn back. A send queue is worked off in order, so nothing is sent later for that.
+
+use kernel::sync::{
+    atomic::{
+        Atomic,
+        Full,
+        Relaxed, //
+    },
+    Arc, //
+};
+
+use super::{
+    session::Progress,
+    Stream,
+    RUNS_PER_HOLD, //
+};
+use crate::sys::context::PreemptGuard;
+
+/// Nobody sends.
+const FREE: u32 = 0;
+
+/// Somebody does.
+const TAKEN: u32 = 1;
+
+/// Somebody does, and there may be more than was looked at.
+const ASKED: u32 = 2;
+
+/// Whose turn it is to send. Any context.
+///
+/// Where a thread can be preempted while it keeps others from sending (`CONFIG_PREEMPT_RT`, on
+/// which bottom halves are threads, too), everybody's.
+pub(super) struct Turn(Atomic<u32>);
+
+impl Turn {
+    /// Nobody's.
+    pub(super) const fn new() -> Self {
+        Self(Atomic::new(FREE))
+    }
+
+    /// Takes the turn; `false` if somebody else has it, who has been left word. What the caller
+    /// posted before is seen by whoever looks then.
+    #[inline]
+    fn take(&self) -> bool {
+        if cfg!(CONFIG_PREEMPT_RT) || self.0.cmpxchg(FREE, TAKEN, Full).is_ok() {
+            return true;
+        }
+        if self.0.xchg(ASKED, Full) != FREE {
+            return false;
+        }
+        // It was given back just now. What others asked for since then is about to be looked at.
+        self.0.xchg(TAKEN, Full);
+        true
+    }
+
+    /// Whether somebody has it, at a guess.
+    #[inline]
+    pub(super) fn is_taken(&self) -> bool {
+        self.0.load(Relaxed) != FREE
+    }
+
+    /// Leaves word for the one who has the turn; `false` if nobody has it.
+    #[inline]
+    pub(super) fn ask(&self) -> bool {
+        if cfg!(CONFIG_PREEMPT_RT) {
+            return false;
+        }
+        match self.0.cmpxchg(TAKEN, ASKED, Full) {
+            Ok(_) => true,
+            Err(now) => now == ASKED,
+        }
+    }
+
+    /// Gives the turn back, unless word was left: then there may be more to do.
+    #[inline]
+    fn end(&self) -> bool {
+        if cfg!(CONFIG_PREEMPT_RT) || self.0.cmpxchg(TAKEN, FREE, Full).is_ok() {
+            return true;
+        }
+        self.0.xchg(TAKEN, Full);
+        false
+    }
+
+    /// Gives the turn back to somebody who will look at everything.
+    #[inline]
+    fn hand_over(&self) {
+        self.0.xchg(FREE, Full);
+    }
+}
+
+impl Stream {
+    /// Sends up to `runs` runs, or has somebody else do so if the socket has an owner, or another
+    /// one sends. Any context with interrupts on.
+    pub(super) fn send(self: &Arc<Self>, runs: u32) -> Progress {
+        // Others leave their work to this thread, so it has to be running.
+        let _preempt = PreemptGuard::new();
+        if !self.turn.take() {
+            return Progress::Wait;
+        }
+        let mut left = runs;
+        loop {
+            let progress = self.send_some(&mut left);
+            if progress == Progress::Wait && self.turn.end() {
+                return Progress::Wait;
+            }
+            if left == 0 {
+                self.turn.hand_over();
+                return Progress::More;
+            }
+        }
+    }
+
+    /// Sends as long as there is something to send and some of the runs are `left`.
+    ///
+    /// Between a few of them the lock is free and softirqs run, if they may: what TCP handed to a
+    /// loopback or received meanwhile is worked on while it is hot in the cache.
+    fn send_some(self: &Arc<Self>, left: &mut u32) -> Progress {
+        let this = self.as_arc_borrow();
+        while *left != 0 {
+            let Ok(mut locked) = self.state.sock().try_lock_bh() else {
+                this.go_on_in_process();
+                return Progress::Wait;
+            };
+            let some = (*left).min(RUNS_PER_HOLD);
+            *left = left.saturating_sub(some);
+            if this.work(&mut locked, false, some) == Progress::Wait {
+                return Progress::Wait;
+            }
+        }
+        Progress::More
+    }
+}
+
+#[kernel::macros::kunit_tests(rsiw_stream_turn)]
+mod tests {
+    use kernel::{
+        prelude::*,
+        sync::atomic::Relaxed,
+        workqueue::{
+            impl_has_work,
+            new_work,
+            Work,
+            WorkItem, //
+        }, //
+    };
+
+    use super::*;
+    use crate::sys::work as queues;
+
+    #[test]
+    fn one_at_a_time() {
+        let turn = Turn::new();
+        assert!(!turn.is_taken());
+        assert!(turn.take());
+        assert!(turn.is_taken());
+        assert!(turn.end());
+        assert!(!turn.is_taken());
+        assert!(turn.take());
+        turn.hand_over();
+        assert!(turn.take());
+    }
+
+    #[test]
+    fn word_is_left_for_who_has_it() {
+        let turn = Turn::new();
+        assert!(!turn.ask());
+        assert!(turn.take());
+        // However many there were, one look is enough, and it is still the same one's turn.
+        assert!(!turn.take());
+        assert!(!turn.take());
+        assert!(turn.ask());
+        assert!(!turn.end());
+        assert!(turn.is_taken());
+        assert!(turn.ask());
+        assert!(!turn.end());
+        assert!(turn.end());
+        assert!(!turn.ask());
+    }
+
+    #[test]
+    fn who_is_handed_everything_needs_no_word() {
+        let turn = Turn::new();
+        assert!(turn.take());
+        assert!(turn.ask());
+        turn.hand_over();
+        assert!(turn.take());
+        assert!(turn.end());
+    }
+
+    /// Posts and sends, many at a time.
+    const POSTERS: u32 = 4;
+
+    /// What each of them posts.
+    const POSTS: u32 = 20_000;
+
+    /// A queue and those who send from it.
+    #[pin_data]
+    struct Posters {
+        turn: Turn,
+        posted: Atomic<u32>,
+        sent: Atomic<u32>,
+        sending: Atomic<u32>,
+        crowds: Atomic<u32>,
+        #[pin]
+        first: Work<Self, 0>,
+        #[pin]
+        second: Work<Self, 1>,
+        #[pin]
+        third: Work<Self, 2>,
+        #[pin]
+        fourth: Work<Self, 3>,
+    }
+
+    impl_has_work! {
+        impl HasWork<Self, 0> for Posters { self.first }
+        impl HasWork<Self, 1> for Posters { self.second }
+        impl HasWork<Self, 2> for Posters { self.third }
+        impl HasWork<Self, 3> for Posters { self.fourth }
+    }
+
+    impl Posters {
+        /// Posts one after the other, and sends after each what there is, if it may.
+        fn post_and_send(&self) {
+            for _ in 0..POSTS {
+                self.posted.add(1, Relaxed);
+                let _preempt = PreemptGuard::new();
+                if !self.turn.take() {
+                    continue;
+                }
+                if self.sending.xchg(1, Full) != 0 {
+                    self.crowds.add(1, Relaxed);
+                }
+                loop {
+                    self.sent.store(self.posted.load(Relaxed), Relaxed);
+                    // The last thing in a turn: another one may begin before `end` returns.
+                    self.sending.store(0, Relaxed);
+                    if self.turn.end() {
+                        break;
+                    }
+                    self.sending.store(1, Relaxed);
+                }
+            }
+        }
+    }
+
+    macro_rules! post {
+        ($($id:literal)*) => {
+            $(impl WorkItem<$id> for Posters {
+                type Pointer = Arc<Self>;
+
+                fn run(this: Arc<Self>) {
+                    this.post_and_send();
+                }
+            })*
+        };
+    }
+
+    post!(0 1 2 3);
+
+    /// Whatever was posted is sent by whoever had the turn then, and nobody sends beside another.
+    #[test]
+    fn nothing_is_left_behind() -> Result {
+        let posters = Arc::pin_init(
+            pin_init!(Posters {
+                turn: Turn::new(),
+                posted: Atomic::new(0),
+                sent: Atomic::new(0),
+                sending: Atomic::new(0),
+                crowds: Atomic::new(0),
+                first <- new_work!("rsiw_test::first"),
+                second <- new_work!("rsiw_test::second"),
+                third <- new_work!("rsiw_test::third"),
+                fourth <- new_work!("rsiw_test::fourth"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let queue = queues::process();
+        assert!(queue.enqueue::<_, 0>(posters.clone()));
+        assert!(queue.enqueue::<_, 1>(posters.clone()));
+        assert!(queue.enqueue::<_, 2>(posters.clone()));
+        assert!(queue.enqueue::<_, 3>(posters.clone()));
+        queue.flush();
+        assert_eq!(posters.posted.load(Relaxed), POSTERS * POSTS);
+        assert_eq!(posters.sent.load(Relaxed), POSTERS * POSTS);
+        assert_eq!(posters.crowds.load(Relaxed), 0);
+        assert!(!posters.turn.is_taken());
+        Ok(())
+    }
+}
