@@ -22,7 +22,11 @@ use super::{
     Stream,
     RUNS_PER_HOLD, //
 };
-use crate::sys::context::PreemptGuard;
+use crate::sys::{
+    context::PreemptGuard,
+    socket::Locked,
+    timer::now_ns, //
+};
 
 /// Nobody sends.
 const FREE: u32 = 0;
@@ -33,108 +37,160 @@ const TAKEN: u32 = 1;
 /// Somebody does, and there may be more than was looked at.
 const ASKED: u32 = 2;
 
+/// Nanoseconds after which others do not wait any more for one who is away with softirqs: most of
+/// what a stream sends is received in less, and softirqs of others may last four times as long.
+const AWAY_NS: i64 = 500_000;
+
 /// Whose turn it is to send. Any context.
 ///
 /// Where a thread can be preempted while it keeps others from sending (`CONFIG_PREEMPT_RT`, on
 /// which bottom halves are threads, too), everybody's.
-pub(super) struct Turn(Atomic<u32>);
+pub(super) struct Turn {
+    /// Whether it is taken, and whether word was left.
+    state: Atomic<u32>,
+    /// When the one who has it let go of the socket, with more to send, in nanoseconds; 0: they
+    /// did not. A guess: nobody relies on it.
+    away: Atomic<i64>,
+}
 
 impl Turn {
     /// Nobody's.
     pub(super) const fn new() -> Self {
-        Self(Atomic::new(FREE))
+        Self {
+            state: Atomic::new(FREE),
+            away: Atomic::new(0),
+        }
     }
 
     /// Takes the turn; `false` if somebody else has it, who has been left word. What the caller
     /// posted before is seen by whoever looks then.
     #[inline]
     fn take(&self) -> bool {
-        if cfg!(CONFIG_PREEMPT_RT) || self.0.cmpxchg(FREE, TAKEN, Full).is_ok() {
+        if cfg!(CONFIG_PREEMPT_RT) || self.state.cmpxchg(FREE, TAKEN, Full).is_ok() {
             return true;
         }
-        if self.0.xchg(ASKED, Full) != FREE {
+        if self.state.xchg(ASKED, Full) != FREE {
             return false;
         }
         // It was given back just now. What others asked for since then is about to be looked at.
-        self.0.xchg(TAKEN, Full);
+        self.state.xchg(TAKEN, Full);
         true
     }
 
-    /// Whether somebody has it, at a guess.
+    /// Whether somebody has it, and others had better not send.
     #[inline]
     pub(super) fn is_taken(&self) -> bool {
-        self.0.load(Relaxed) != FREE
+        self.state.load(Relaxed) != FREE && !self.is_stuck()
     }
 
-    /// Leaves word for the one who has the turn; `false` if nobody has it.
+    /// Leaves word for the one who has the turn; `false` if nobody has it, or not to any use.
     #[inline]
     pub(super) fn ask(&self) -> bool {
-        if cfg!(CONFIG_PREEMPT_RT) {
+        if cfg!(CONFIG_PREEMPT_RT) || self.is_stuck() {
             return false;
         }
-        match self.0.cmpxchg(TAKEN, ASKED, Full) {
+        match self.state.cmpxchg(TAKEN, ASKED, Full) {
             Ok(_) => true,
             Err(now) => now == ASKED,
         }
     }
 
+    /// Whether the one who has it has been away for too long.
+    #[inline]
+    fn is_stuck(&self) -> bool {
+        let away = self.away.load(Relaxed);
+        away != 0 && now_ns().wrapping_sub(away) > AWAY_NS
+    }
+
+    /// Keeps the turn over softirqs, which begin when the caller lets go of the socket.
+    #[inline]
+    fn go_away(&self, now: i64) {
+        self.away.store(now, Relaxed);
+    }
+
+    /// The softirqs are over.
+    #[inline]
+    fn come_back(&self) {
+        self.away.store(0, Relaxed);
+    }
+
     /// Gives the turn back, unless word was left: then there may be more to do.
     #[inline]
     fn end(&self) -> bool {
-        if cfg!(CONFIG_PREEMPT_RT) || self.0.cmpxchg(TAKEN, FREE, Full).is_ok() {
+        if cfg!(CONFIG_PREEMPT_RT) || self.state.cmpxchg(TAKEN, FREE, Full).is_ok() {
             return true;
         }
-        self.0.xchg(TAKEN, Full);
+        self.state.xchg(TAKEN, Full);
         false
     }
 
     /// Gives the turn back to somebody who will look at everything.
     #[inline]
     fn hand_over(&self) {
-        self.0.xchg(FREE, Full);
+        self.state.xchg(FREE, Full);
     }
 }
 
 impl Stream {
     /// Sends up to `runs` runs, or has somebody else do so if the socket has an owner, or another
     /// one sends. Any context with interrupts on.
+    ///
+    /// Between a few of them the lock is free and softirqs run, if they may: what TCP handed to a
+    /// loopback or received meanwhile is worked on while it is hot in the cache.
     pub(super) fn send(self: &Arc<Self>, runs: u32) -> Progress {
         // Others leave their work to this thread, so it has to be running.
         let _preempt = PreemptGuard::new();
-        if !self.turn.take() {
+        let mine = self.turn.take();
+        if !mine && !self.turn.is_stuck() {
             return Progress::Wait;
         }
+        let this = self.as_arc_borrow();
         let mut left = runs;
         loop {
-            let progress = self.send_some(&mut left);
-            if progress == Progress::Wait && self.turn.end() {
+            let Ok(mut locked) = self.state.sock().try_lock_bh() else {
+                self.hand_over(mine);
+                this.go_on_in_process();
+                return Progress::Wait;
+            };
+            if self.hold(&mut locked, mine, &mut left) == Progress::Wait {
                 return Progress::Wait;
             }
             if left == 0 {
-                self.turn.hand_over();
+                self.hand_over(mine);
                 return Progress::More;
+            }
+            if mine {
+                self.turn.go_away(now_ns());
+                drop(locked);
+                self.turn.come_back();
             }
         }
     }
 
-    /// Sends as long as there is something to send and some of the runs are `left`.
-    ///
-    /// Between a few of them the lock is free and softirqs run, if they may: what TCP handed to a
-    /// loopback or received meanwhile is worked on while it is hot in the cache.
-    fn send_some(self: &Arc<Self>, left: &mut u32) -> Progress {
-        let this = self.as_arc_borrow();
-        while *left != 0 {
-            let Ok(mut locked) = self.state.sock().try_lock_bh() else {
-                this.go_on_in_process();
-                return Progress::Wait;
-            };
-            let some = (*left).min(RUNS_PER_HOLD);
+    /// Sends as much as the socket is to be held for, and takes it off what is `left`. When there
+    /// is nothing more to send the turn is given back before softirqs run, which may last.
+    fn hold(self: &Arc<Self>, locked: &mut Locked, mine: bool, left: &mut u32) -> Progress {
+        let mut some = (*left).min(RUNS_PER_HOLD);
+        loop {
             *left = left.saturating_sub(some);
-            if this.work(&mut locked, false, some) == Progress::Wait {
+            if self.as_arc_borrow().work(locked, false, some) == Progress::More {
+                return Progress::More;
+            }
+            if !mine || self.turn.end() {
                 return Progress::Wait;
             }
+            if *left == 0 {
+                return Progress::More;
+            }
+            some = 1;
         }
-        Progress::More
+    }
+
+    /// Gives the turn to whoever is about to go on, if the caller has it.
+    fn hand_over(&self, mine: bool) {
+        if mine {
+            self.turn.hand_over();
+        }
     }
 }
 
@@ -182,6 +238,23 @@ mod tests {
         assert!(!turn.end());
         assert!(turn.end());
         assert!(!turn.ask());
+    }
+
+    #[test]
+    fn nobody_waits_for_long_for_one_who_is_away() {
+        let turn = Turn::new();
+        assert!(turn.take());
+        turn.go_away(now_ns());
+        assert!(turn.is_taken());
+        assert!(turn.ask());
+        turn.come_back();
+        assert!(!turn.end());
+        turn.go_away(now_ns().wrapping_sub(AWAY_NS));
+        assert!(!turn.is_taken());
+        assert!(!turn.ask());
+        turn.come_back();
+        assert!(turn.is_taken());
+        assert!(turn.end());
     }
 
     #[test]
