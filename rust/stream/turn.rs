@@ -37,8 +37,8 @@ const TAKEN: u32 = 1;
 /// Somebody does, and there may be more than was looked at.
 const ASKED: u32 = 2;
 
-/// Nanoseconds after which others do not wait any more for one who is away with softirqs: most of
-/// what a stream sends is received in less, and softirqs of others may last four times as long.
+/// Nanoseconds after which others do not wait any more for one who is away: most of what a stream
+/// sends is received in less, and softirqs of others may last four times as long.
 const AWAY_NS: i64 = 500_000;
 
 /// Whose turn it is to send. Any context.
@@ -102,13 +102,14 @@ impl Turn {
         away != 0 && now_ns().wrapping_sub(away) > AWAY_NS
     }
 
-    /// Keeps the turn over softirqs, which begin when the caller lets go of the socket.
+    /// Keeps the turn over softirqs, which begin when the caller lets go of the socket, and over
+    /// other threads that may come first then.
     #[inline]
     fn go_away(&self, now: i64) {
         self.away.store(now, Relaxed);
     }
 
-    /// The softirqs are over.
+    /// That is over.
     #[inline]
     fn come_back(&self) {
         self.away.store(0, Relaxed);
@@ -138,8 +139,8 @@ impl Stream {
     /// Between a few of them the lock is free and softirqs run, if they may: what TCP handed to a
     /// loopback or received meanwhile is worked on while it is hot in the cache.
     pub(super) fn send(self: &Arc<Self>, runs: u32) -> Progress {
-        // Others leave their work to this thread, so it has to be running.
-        let _preempt = PreemptGuard::new();
+        // Others leave their work to this thread, so it has to be running, or be known to be away.
+        let mut here = PreemptGuard::new();
         let mine = self.turn.take();
         if !mine && !self.turn.is_stuck() {
             return Progress::Wait;
@@ -161,7 +162,11 @@ impl Stream {
             }
             if mine {
                 self.turn.go_away(now_ns());
-                drop(locked);
+            }
+            drop(here);
+            drop(locked);
+            here = PreemptGuard::new();
+            if mine {
                 self.turn.come_back();
             }
         }
