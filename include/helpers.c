@@ -69,6 +69,12 @@ bool rsiw_processor_is_wanted(void)
 	return !(current->flags & PF_KTHREAD) || !single_task_running();
 }
 
+/* Whether the caller is preempted as soon as it may be. */
+bool rsiw_is_due_elsewhere(void)
+{
+	return IS_ENABLED(CONFIG_PREEMPTION) && !in_serving_softirq() && need_resched();
+}
+
 /* The number of this CPU, or of one the caller was on just now. */
 unsigned int rsiw_cpu(void)
 {

@@ -24,6 +24,7 @@ void rsiw_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags);
 bool rsiw_irqs_off(void);
 bool rsiw_in_shared_thread(void);
 bool rsiw_processor_is_wanted(void);
+bool rsiw_is_due_elsewhere(void);
 unsigned int rsiw_cpu(void);
 void rsiw_local_bh_disable(void);
 void rsiw_local_bh_enable(void);

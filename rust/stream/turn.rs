@@ -7,6 +7,12 @@
 //! who begins to send takes the turn and keeps it between the few runs after which it lets go of
 //! the socket. Who finds it taken leaves word and goes its way: the other looks again before it
 //! gives the turn back. A send queue is worked off in order, so nothing is sent later for that.
+//!
+//! Nobody is kept waiting by the scheduler: who has the turn is not preempted, and gives it back
+//! before other threads get the CPU.
+
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
 
 use kernel::sync::{
     atomic::{
@@ -23,8 +29,11 @@ use super::{
     RUNS_PER_HOLD, //
 };
 use crate::sys::{
-    context::PreemptGuard,
-    socket::Locked,
+    context::{
+        is_due_elsewhere,
+        PreemptGuard, //
+    },
+    socket::LockedBh,
     timer::now_ns, //
 };
 
@@ -102,8 +111,7 @@ impl Turn {
         away != 0 && now_ns().wrapping_sub(away) > AWAY_NS
     }
 
-    /// Keeps the turn over softirqs, which begin when the caller lets go of the socket, and over
-    /// other threads that may come first then.
+    /// Keeps the turn over softirqs, which begin when the caller lets go of the socket.
     #[inline]
     fn go_away(&self, now: i64) {
         self.away.store(now, Relaxed);
@@ -130,58 +138,66 @@ impl Turn {
     fn hand_over(&self) {
         self.state.xchg(FREE, Full);
     }
-}
 
-impl Stream {
-    /// Sends up to `runs` runs, or has somebody else do so if the socket has an owner, or another
-    /// one sends. Any context with interrupts on.
+    /// Sends up to `runs` runs if it is the caller's turn, or the one who has it is away for long.
     ///
     /// Between a few of them the lock is free and softirqs run, if they may: what TCP handed to a
-    /// loopback or received meanwhile is worked on while it is hot in the cache.
-    pub(super) fn send(self: &Arc<Self>, runs: u32) -> Progress {
-        // Others leave their work to this thread, so it has to be running, or be known to be away.
-        let mut here = PreemptGuard::new();
-        let mine = self.turn.take();
-        if !mine && !self.turn.is_stuck() {
-            return Progress::Wait;
-        }
-        let this = self.as_arc_borrow();
+    /// loopback or received meanwhile is worked on while it is hot in the cache. Then other threads
+    /// may have the CPU, but not keep the turn with it.
+    fn spend<S: Sender>(&self, sender: &S, runs: u32) -> Progress {
+        let mut stay = sender.stay();
+        let mut mine = self.take();
         let mut left = runs;
-        loop {
-            let Ok(mut locked) = self.state.sock().try_lock_bh() else {
-                self.hand_over(mine);
-                this.go_on_in_process();
+        while mine || self.is_stuck() {
+            let Some(mut hold) = sender.hold() else {
+                self.hand_over_if(mine);
+                sender.leave_to_process();
                 return Progress::Wait;
             };
-            if self.hold(&mut locked, mine, &mut left) == Progress::Wait {
+            if self.spend_some(sender, &mut hold, mine, &mut left) == Progress::Wait {
                 return Progress::Wait;
             }
             if left == 0 {
-                self.hand_over(mine);
+                self.hand_over_if(mine);
                 return Progress::More;
             }
             if mine {
-                self.turn.go_away(now_ns());
+                self.go_away(now_ns());
             }
-            drop(here);
-            drop(locked);
-            here = PreemptGuard::new();
+            drop(hold);
             if mine {
-                self.turn.come_back();
+                self.come_back();
+            }
+            if sender.is_due_elsewhere() {
+                if mine && !self.end() {
+                    // What others have left to this thread is not to wait until they are done.
+                    self.hand_over();
+                    return Progress::More;
+                }
+                drop(stay);
+                stay = sender.stay();
+                mine = self.take();
             }
         }
+        Progress::Wait
     }
 
     /// Sends as much as the socket is to be held for, and takes it off what is `left`. When there
     /// is nothing more to send the turn is given back before softirqs run, which may last.
-    fn hold(self: &Arc<Self>, locked: &mut Locked, mine: bool, left: &mut u32) -> Progress {
+    fn spend_some<S: Sender>(
+        &self,
+        sender: &S,
+        hold: &mut S::Hold<'_>,
+        mine: bool,
+        left: &mut u32,
+    ) -> Progress {
         let mut some = (*left).min(RUNS_PER_HOLD);
         loop {
             *left = left.saturating_sub(some);
-            if self.as_arc_borrow().work(locked, false, some) == Progress::More {
+            if sender.send_runs(hold, some) == Progress::More {
                 return Progress::More;
             }
-            if !mine || self.turn.end() {
+            if !mine || self.end() {
                 return Progress::Wait;
             }
             if *left == 0 {
@@ -192,184 +208,72 @@ impl Stream {
     }
 
     /// Gives the turn to whoever is about to go on, if the caller has it.
-    fn hand_over(&self, mine: bool) {
+    fn hand_over_if(&self, mine: bool) {
         if mine {
-            self.turn.hand_over();
+            self.hand_over();
         }
     }
 }
 
-#[kernel::macros::kunit_tests(rsiw_stream_turn)]
-mod tests {
-    use kernel::{
-        prelude::*,
-        sync::atomic::Relaxed,
-        workqueue::{
-            impl_has_work,
-            new_work,
-            Work,
-            WorkItem, //
-        }, //
-    };
+/// What a turn is spent on: a stream, or what stands for one in a test.
+trait Sender {
+    /// Keeps other threads from this CPU while it lives, but not softirqs.
+    type Stay;
 
-    use super::*;
-    use crate::sys::work as queues;
+    /// The socket, held; softirqs run when it is dropped, if they may.
+    type Hold<'a>
+    where
+        Self: 'a;
 
-    #[test]
-    fn one_at_a_time() {
-        let turn = Turn::new();
-        assert!(!turn.is_taken());
-        assert!(turn.take());
-        assert!(turn.is_taken());
-        assert!(turn.end());
-        assert!(!turn.is_taken());
-        assert!(turn.take());
-        turn.hand_over();
-        assert!(turn.take());
+    /// Keeps this thread running: others leave their work to it.
+    fn stay(&self) -> Self::Stay;
+
+    /// Holds the socket, unless a thread owns it.
+    fn hold(&self) -> Option<Self::Hold<'_>>;
+
+    /// Sends up to `runs` runs.
+    fn send_runs(&self, hold: &mut Self::Hold<'_>, runs: u32) -> Progress;
+
+    /// Whether another thread gets this CPU as soon as it may.
+    fn is_due_elsewhere(&self) -> bool;
+
+    /// Has a work item wait for the socket, and then send.
+    fn leave_to_process(&self);
+}
+
+impl Sender for Arc<Stream> {
+    type Stay = PreemptGuard;
+    type Hold<'a> = LockedBh<'a>;
+
+    #[inline]
+    fn stay(&self) -> PreemptGuard {
+        PreemptGuard::new()
     }
 
-    #[test]
-    fn word_is_left_for_who_has_it() {
-        let turn = Turn::new();
-        assert!(!turn.ask());
-        assert!(turn.take());
-        // However many there were, one look is enough, and it is still the same one's turn.
-        assert!(!turn.take());
-        assert!(!turn.take());
-        assert!(turn.ask());
-        assert!(!turn.end());
-        assert!(turn.is_taken());
-        assert!(turn.ask());
-        assert!(!turn.end());
-        assert!(turn.end());
-        assert!(!turn.ask());
+    #[inline]
+    fn hold(&self) -> Option<LockedBh<'_>> {
+        self.state.sock().try_lock_bh().ok()
     }
 
-    #[test]
-    fn nobody_waits_for_long_for_one_who_is_away() {
-        let turn = Turn::new();
-        assert!(turn.take());
-        // Some time ahead: the test itself may be kept away.
-        turn.go_away(now_ns().wrapping_add(1_000_000_000));
-        assert!(turn.is_taken());
-        assert!(turn.ask());
-        turn.come_back();
-        assert!(!turn.end());
-        turn.go_away(now_ns().wrapping_sub(AWAY_NS + 1));
-        assert!(!turn.is_taken());
-        assert!(!turn.ask());
-        turn.come_back();
-        assert!(turn.is_taken());
-        assert!(turn.end());
+    #[inline]
+    fn send_runs(&self, hold: &mut LockedBh<'_>, runs: u32) -> Progress {
+        self.as_arc_borrow().work(hold, false, runs)
     }
 
-    #[test]
-    fn who_is_handed_everything_needs_no_word() {
-        let turn = Turn::new();
-        assert!(turn.take());
-        assert!(turn.ask());
-        turn.hand_over();
-        assert!(turn.take());
-        assert!(turn.end());
+    #[inline]
+    fn is_due_elsewhere(&self) -> bool {
+        is_due_elsewhere()
     }
 
-    /// Posts and sends, many at a time.
-    const POSTERS: u32 = 4;
-
-    /// What each of them posts.
-    const POSTS: u32 = 20_000;
-
-    /// A queue and those who send from it.
-    #[pin_data]
-    struct Posters {
-        turn: Turn,
-        posted: Atomic<u32>,
-        sent: Atomic<u32>,
-        sending: Atomic<u32>,
-        crowds: Atomic<u32>,
-        #[pin]
-        first: Work<Self, 0>,
-        #[pin]
-        second: Work<Self, 1>,
-        #[pin]
-        third: Work<Self, 2>,
-        #[pin]
-        fourth: Work<Self, 3>,
+    fn leave_to_process(&self) {
+        self.as_arc_borrow().go_on_in_process();
     }
+}
 
-    impl_has_work! {
-        impl HasWork<Self, 0> for Posters { self.first }
-        impl HasWork<Self, 1> for Posters { self.second }
-        impl HasWork<Self, 2> for Posters { self.third }
-        impl HasWork<Self, 3> for Posters { self.fourth }
-    }
-
-    impl Posters {
-        /// Posts one after the other, and sends after each what there is, if it may.
-        fn post_and_send(&self) {
-            for _ in 0..POSTS {
-                self.posted.add(1, Relaxed);
-                let _preempt = PreemptGuard::new();
-                if !self.turn.take() {
-                    continue;
-                }
-                if self.sending.xchg(1, Full) != 0 {
-                    self.crowds.add(1, Relaxed);
-                }
-                loop {
-                    self.sent.store(self.posted.load(Relaxed), Relaxed);
-                    // The last thing in a turn: another one may begin before `end` returns.
-                    self.sending.store(0, Relaxed);
-                    if self.turn.end() {
-                        break;
-                    }
-                    self.sending.store(1, Relaxed);
-                }
-            }
-        }
-    }
-
-    macro_rules! post {
-        ($($id:literal)*) => {
-            $(impl WorkItem<$id> for Posters {
-                type Pointer = Arc<Self>;
-
-                fn run(this: Arc<Self>) {
-                    this.post_and_send();
-                }
-            })*
-        };
-    }
-
-    post!(0 1 2 3);
-
-    /// Whatever was posted is sent by whoever had the turn then, and nobody sends beside another.
-    #[test]
-    fn nothing_is_left_behind() -> Result {
-        let posters = Arc::pin_init(
-            pin_init!(Posters {
-                turn: Turn::new(),
-                posted: Atomic::new(0),
-                sent: Atomic::new(0),
-                sending: Atomic::new(0),
-                crowds: Atomic::new(0),
-                first <- new_work!("rsiw_test::first"),
-                second <- new_work!("rsiw_test::second"),
-                third <- new_work!("rsiw_test::third"),
-                fourth <- new_work!("rsiw_test::fourth"),
-            }),
-            GFP_KERNEL,
-        )?;
-        let queue = queues::process();
-        assert!(queue.enqueue::<_, 0>(posters.clone()));
-        assert!(queue.enqueue::<_, 1>(posters.clone()));
-        assert!(queue.enqueue::<_, 2>(posters.clone()));
-        assert!(queue.enqueue::<_, 3>(posters.clone()));
-        queue.flush();
-        assert_eq!(posters.posted.load(Relaxed), POSTERS * POSTS);
-        assert_eq!(posters.sent.load(Relaxed), POSTERS * POSTS);
-        assert_eq!(posters.crowds.load(Relaxed), 0);
-        assert!(!posters.turn.is_taken());
-        Ok(())
+impl Stream {
+    /// Sends up to `runs` runs, or has somebody else do so if the socket has an owner, or another
+    /// one sends. Any context with interrupts on.
+    pub(super) fn send(self: &Arc<Self>, runs: u32) -> Progress {
+        self.turn.spend(self, runs)
     }
 }

@@ -32,6 +32,14 @@ pub(crate) fn processor_is_wanted() -> bool {
     unsafe { bindings::rsiw_processor_is_wanted() }
 }
 
+/// Whether the scheduler takes this CPU from the caller as soon as it may be preempted. Always
+/// `false` in softirqs, and on a kernel that does not preempt.
+#[inline]
+pub(crate) fn is_due_elsewhere() -> bool {
+    // SAFETY: Reads the state of this CPU and of the current task; allowed anywhere.
+    unsafe { bindings::rsiw_is_due_elsewhere() }
+}
+
 /// Keeps bottom halves of this CPU off while it lives. Nests; not with interrupts off.
 pub(crate) struct BhGuard(NotThreadSafe);
 

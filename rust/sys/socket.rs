@@ -53,7 +53,10 @@ pub(crate) use self::{
         Handler,
         Incoming, //
     },
-    held::SockRef,
+    held::{
+        LockedBh,
+        SockRef, //
+    },
     listen::ListenSocket,
     locked::Locked,
     state::TcpState, //

@@ -4,7 +4,7 @@
 # Random operations of random lengths at random offsets, from both ends at once,
 # every octet and the guard zones compared: from user space (src/integrity.c) at
 # three MTUs and over IPv6, and with fast-registered kernel memory (src/kverbs), whose queue pairs
-# are posted to in error, too, with interrupts on and off.
+# are posted to by several threads at once, and in error, with interrupts on and off.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
 

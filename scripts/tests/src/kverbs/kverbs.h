@@ -85,6 +85,9 @@ void kv_layout_put(const struct kv_layout *l, u8 *to, const u8 *data);
 /* The longest page list, of memory of @b, written and read by @a. */
 int kv_longest(struct kv_end *a, struct kv_end *b);
 
+/* Several threads post Writes and Reads to the queue pair of @a, @rounds of each. */
+int kv_crowd(struct kv_end *a, struct kv_end *b, unsigned int rounds);
+
 /* Requests posted to @e, which is in error, are flushed in whatever context they were posted. */
 int kv_late(struct kv_end *e);
 

@@ -344,6 +344,7 @@ static int one_connection(int number)
 	for (i = 0; !err && i < rounds; i++)
 		err = one_operation(s, i == 0);
 	err = err ?: kv_longest(&p->a, &p->b);
+	err = err ?: kv_crowd(&p->a, &p->b, rounds);
 	err = err ?: stale_keys(s, number);
 	/* Requests are flushed before the memory they name goes away. */
 	ib_drain_qp(p->a.id->qp);
