@@ -8,8 +8,8 @@
 //! the socket. Who finds it taken leaves word and goes its way: the other looks again before it
 //! gives the turn back. A send queue is worked off in order, so nothing is sent later for that.
 //!
-//! Nobody is kept waiting by the scheduler: who has the turn is not preempted, and gives it back
-//! before other threads get the CPU.
+//! Nothing is left to a thread that does not run: who has the turn is not preempted, and gives it
+//! back before other threads get the CPU.
 
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;

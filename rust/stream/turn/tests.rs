@@ -6,6 +6,7 @@ mod spend;
 
 use kernel::{
     prelude::*,
+    processor::cpu_relax,
     sync::atomic::Relaxed,
     workqueue::{
         impl_has_work,
@@ -16,13 +17,22 @@ use kernel::{
 };
 
 use super::*;
-use crate::sys::work as queues;
+use crate::sys::{
+    testing::eventually,
+    work as queues, //
+};
 
-/// Posts and sends, many at a time.
-const POSTERS: u32 = 4;
+/// Threads that post and send at once.
+const POSTERS: u32 = 2;
 
-/// What each of them posts.
-const POSTS: u32 = 20_000;
+/// What each of them posts, the next one when all of the one before has been sent.
+const ROUNDS: u32 = 5_000;
+
+/// How often it is looked before a thread sleeps in between.
+const LOOKS: u32 = 1_000;
+
+/// How long it takes to send, in turns of a loop: long enough that another thread posts meanwhile.
+const SENDING: u32 = 200;
 
 /// A queue and those who send from it.
 #[pin_data]
@@ -32,61 +42,85 @@ struct Posters {
     sent: Atomic<u32>,
     sending: Atomic<u32>,
     crowds: Atomic<u32>,
+    words: Atomic<u32>,
+    left: Atomic<u32>,
     #[pin]
     first: Work<Self, 0>,
     #[pin]
     second: Work<Self, 1>,
-    #[pin]
-    third: Work<Self, 2>,
-    #[pin]
-    fourth: Work<Self, 3>,
 }
 
 impl_has_work! {
     impl HasWork<Self, 0> for Posters { self.first }
     impl HasWork<Self, 1> for Posters { self.second }
-    impl HasWork<Self, 2> for Posters { self.third }
-    impl HasWork<Self, 3> for Posters { self.fourth }
 }
 
 impl Posters {
-    /// Posts one after the other, and sends after each what there is, if it may.
+    /// Posts one after the other, and sends after each what there is, if it may. Nobody posts more
+    /// before that has been sent: it would be sent along, although word of it was lost.
     fn post_and_send(&self) {
-        for _ in 0..POSTS {
+        for round in 1..=ROUNDS {
             self.posted.add(1, Relaxed);
-            let _preempt = PreemptGuard::new();
-            if !self.turn.take() {
-                continue;
-            }
-            if self.sending.xchg(1, Full) != 0 {
-                self.crowds.add(1, Relaxed);
-            }
-            loop {
-                self.sent.store(self.posted.load(Relaxed), Relaxed);
-                // The last thing in a turn: another one may begin before `end` returns.
-                self.sending.store(0, Relaxed);
-                if self.turn.end() {
-                    break;
-                }
-                self.sending.store(1, Relaxed);
+            self.send();
+            if !self.is_sent(round) {
+                self.left.add(1, Relaxed);
+                return;
             }
         }
     }
-}
 
-macro_rules! post {
-    ($($id:literal)*) => {
-        $(impl WorkItem<$id> for Posters {
-            type Pointer = Arc<Self>;
-
-            fn run(this: Arc<Self>) {
-                this.post_and_send();
+    /// Sends what there is, if it may.
+    fn send(&self) {
+        let _preempt = PreemptGuard::new();
+        if !self.turn.take() {
+            self.words.add(1, Relaxed);
+            return;
+        }
+        if self.sending.xchg(1, Full) != 0 {
+            self.crowds.add(1, Relaxed);
+        }
+        loop {
+            self.sent.store(self.posted.load(Relaxed), Relaxed);
+            for _ in 0..SENDING {
+                cpu_relax();
             }
-        })*
-    };
+            // The last thing in a turn: another one may begin before `end` returns.
+            self.sending.store(0, Relaxed);
+            if self.turn.end() {
+                break;
+            }
+            self.sending.store(1, Relaxed);
+        }
+    }
+
+    /// Whether all that is posted in a round is sent in time.
+    fn is_sent(&self, round: u32) -> bool {
+        let done = || self.sent.load(Relaxed) >= POSTERS * round;
+        for _ in 0..LOOKS {
+            if done() {
+                return true;
+            }
+            cpu_relax();
+        }
+        eventually(done)
+    }
 }
 
-post!(0 1 2 3);
+impl WorkItem<0> for Posters {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.post_and_send();
+    }
+}
+
+impl WorkItem<1> for Posters {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.post_and_send();
+    }
+}
 
 #[kunit_tests(rsiw_stream_turn)]
 mod suite {
@@ -150,7 +184,7 @@ mod suite {
         assert!(turn.end());
     }
 
-    /// Whatever was posted is sent by whoever had the turn then, and nobody sends beside another.
+    /// Whatever is posted is sent by whoever has the turn then, and nobody sends beside another.
     #[test]
     fn nothing_is_left_behind() -> Result {
         let posters = Arc::pin_init(
@@ -160,21 +194,21 @@ mod suite {
                 sent: Atomic::new(0),
                 sending: Atomic::new(0),
                 crowds: Atomic::new(0),
+                words: Atomic::new(0),
+                left: Atomic::new(0),
                 first <- new_work!("rsiw_test::first"),
                 second <- new_work!("rsiw_test::second"),
-                third <- new_work!("rsiw_test::third"),
-                fourth <- new_work!("rsiw_test::fourth"),
             }),
             GFP_KERNEL,
         )?;
         let queue = queues::process();
         assert!(queue.enqueue::<_, 0>(posters.clone()));
         assert!(queue.enqueue::<_, 1>(posters.clone()));
-        assert!(queue.enqueue::<_, 2>(posters.clone()));
-        assert!(queue.enqueue::<_, 3>(posters.clone()));
         queue.flush();
-        assert_eq!(posters.posted.load(Relaxed), POSTERS * POSTS);
-        assert_eq!(posters.sent.load(Relaxed), POSTERS * POSTS);
+        // Else they never met, and nothing has been shown.
+        assert!(posters.words.load(Relaxed) != 0);
+        assert_eq!(posters.left.load(Relaxed), 0);
+        assert_eq!(posters.sent.load(Relaxed), POSTERS * ROUNDS);
         assert_eq!(posters.crowds.load(Relaxed), 0);
         assert!(!posters.turn.is_taken());
         Ok(())
