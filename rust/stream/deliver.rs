@@ -205,7 +205,7 @@ impl Session<'_> {
                     self.report_recv(bad.id, bad.status, 0, None, false);
                     return Err(TerminateReason::DdpCatastrophic);
                 }
-                None => return Err(segment.no_buffer()),
+                None => return Err(self.nothing_posted(segment)),
             }
         }
         let Some(RecvWqe { id, sgl }) = &self.proto.rx.recv else {
@@ -244,6 +244,15 @@ impl Session<'_> {
             segment.solicited,
         );
         Ok(())
+    }
+
+    /// Why there is no place for the peer's message. If that is because the queue pair has been put
+    /// into error, the stream ends as it is about to hear, and the peer is told no more than that.
+    fn nothing_posted(&mut self, segment: &SendSegment) -> TerminateReason {
+        if let Some(how) = self.qp.failed() {
+            self.close(how);
+        }
+        segment.no_buffer()
     }
 
     /// Takes the peer's access to `stag` away, before its message is reported.

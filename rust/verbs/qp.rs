@@ -38,8 +38,7 @@ use kernel::{
             Acquire,
             Atomic,
             Full,
-            Relaxed,
-            Release, //
+            Relaxed, //
         },
         Arc,
         Mutex, //
@@ -74,7 +73,6 @@ use crate::{
             SpinLockBh,
             SpinLockIrq, //
         },
-        trace,
         work, //
     },
     verbs::{
@@ -345,13 +343,6 @@ impl Qp {
     #[inline]
     pub(crate) fn state(&self) -> QpState {
         QpState::from_u32(self.state.load(Acquire))
-    }
-
-    /// Changes the state.
-    fn set_state(&self, inner: &mut QpInner, state: QpState) {
-        trace::qp_state(self.qpn.get(), inner.state.traced(), state.traced());
-        inner.state = state;
-        self.state.store(state as u32, Release);
     }
 
     /// The queue pair as `ib_core` knows it; valid until `destroy_qp` returns.

@@ -14,6 +14,7 @@ use kernel::{
 use super::{
     Qp,
     QpEvent,
+    QpInner,
     QpState, //
 };
 use crate::{
@@ -49,6 +50,18 @@ pub(crate) trait Attached: Send + Sync {
     ///
     /// Context as above.
     fn qp_news(&self);
+}
+
+impl QpInner {
+    /// How the stream ends when the queue pair is put into error.
+    fn fails(&self) -> Close {
+        match &self.direct {
+            // What has been reported as sent must arrive: no more than this can the owner of a
+            // queue pair that connects itself do.
+            Some(_) => Close::Leave,
+            None => Close::Abort,
+        }
+    }
 }
 
 impl Qp {
@@ -167,12 +180,7 @@ impl Qp {
         self.set_state(&mut inner, QpState::Error);
         let stream = inner.stream.clone();
         let attached = inner.attached.clone();
-        // What has been reported as sent must arrive: no more than this can the owner of a queue
-        // pair that connects itself do.
-        let how = match &inner.direct {
-            Some(_) => Close::Leave,
-            None => Close::Abort,
-        };
+        let how = inner.fails();
         drop(inner);
         match stream {
             // The stream's end flushes.
@@ -184,6 +192,12 @@ impl Qp {
                 self.flush();
             }
         }
+    }
+
+    /// How the stream is to end of a queue pair that is in error; `None` if it is not. Any context.
+    pub(crate) fn failed(&self) -> Option<Close> {
+        let inner = self.inner.lock();
+        (inner.state == QpState::Error).then(|| inner.fails())
     }
 
     /// Tells the connection manager that the owner ends the connection. Process context.

@@ -97,16 +97,17 @@ impl Qp {
         let mut done = 0;
         while done < BUDGET {
             // A full completion queue has been reported by itself; the request is gone either way.
-            if let Some(wqe) = self.sq.fetch() {
+            if let Some(wqe) = self.sq.fetch_to_flush() {
                 let (id, opcode) = match wqe {
                     Ok(wqe) => (wqe.id, wqe.opcode()),
                     Err(BadWqe { id, opcode, .. }) => (id, opcode),
                 };
                 let _ = self.send_cq.complete(self.qpn, &flushed(id, opcode));
-            } else if let (RecvSource::Own(_), Some(wqe)) = (&self.rq, self.take_own()) {
+            } else if let Some(wqe) = self.rq.take_to_flush() {
+                let id = wqe.map_or_else(|bad| bad.id, |wqe| wqe.id);
                 let _ = self
                     .recv_cq
-                    .complete(self.qpn, &flushed(wqe, WcOpcode::Recv));
+                    .complete(self.qpn, &flushed(id, WcOpcode::Recv));
             } else {
                 break;
             }
@@ -130,15 +131,6 @@ impl Qp {
     /// Has a work item flush. Any context.
     fn flush_on(self: &Arc<Self>) {
         let _ = work::process().enqueue::<Arc<Self>, { Self::FLUSH }>(self.clone());
-    }
-
-    /// The name of the next receive work request of its own.
-    fn take_own(&self) -> Option<u64> {
-        self.rq.ring()?;
-        self.rq.take().map(|wqe| match wqe {
-            Ok(wqe) => wqe.id,
-            Err(bad) => bad.id,
-        })
     }
 
     /// Looks for receives a process has posted since the last pass. Process context.

@@ -2,6 +2,14 @@
 
 //! The states of a queue pair.
 
+use kernel::sync::atomic::Release;
+
+use super::{
+    Qp,
+    QpInner, //
+};
+use crate::sys::trace;
+
 /// The states of a queue pair, and what the verbs call them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -50,5 +58,17 @@ impl QpState {
             Self::Terminate => 5,
             Self::Error => 6,
         }
+    }
+}
+
+impl Qp {
+    /// Changes the state. In error nothing is executed any more, although the stream, which hears of
+    /// it later, may still be at work.
+    pub(super) fn set_state(&self, inner: &mut QpInner, state: QpState) {
+        trace::qp_state(self.qpn.get(), inner.state.traced(), state.traced());
+        inner.state = state;
+        self.sq.set_closed(state == QpState::Error);
+        self.rq.set_closed(state == QpState::Error);
+        self.state.store(state as u32, Release);
     }
 }

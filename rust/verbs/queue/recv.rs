@@ -89,29 +89,37 @@ impl RecvRing {
     /// Whether the element at `index` is in use.
     #[inline]
     pub(in crate::verbs) fn is_valid(&self, index: u32) -> bool {
-        WqeHeader(self.ring.header(index)).has(flag::VALID)
+        self.posted(index).is_some()
+    }
+
+    /// The header of the element at `index`, if it is in use. What is read afterwards is not older.
+    #[inline]
+    fn posted(&self, index: u32) -> Option<WqeHeader> {
+        let header = WqeHeader(self.ring.header(index));
+        header.has(flag::VALID).then_some(header)
     }
 
     /// Takes the element at `index` out, if it is in use.
     #[inline]
     pub(in crate::verbs) fn take_at(&self, index: u32) -> Option<Result<RecvWqe, BadWqe>> {
-        let header = WqeHeader(self.ring.header(index));
-        if !header.has(flag::VALID) {
-            return None;
-        }
+        let header = self.posted(index)?;
+        Some(self.take_posted(index, header))
+    }
+
+    /// Takes the element at `index` out, whose header has been read.
+    #[inline]
+    fn take_posted(&self, index: u32, header: WqeHeader) -> Result<RecvWqe, BadWqe> {
         let words = self.ring.read::<RQE_WORDS>(index);
         self.ring.release(index);
         let [id, ..] = words;
-        Some(
-            match abi::decode_sgl(&words, RQE_SGES, header.num_sge(), self.max_sge) {
-                Some(sgl) => Ok(RecvWqe { id, sgl }),
-                None => Err(BadWqe {
-                    id,
-                    opcode: WcOpcode::Recv,
-                    status: WcStatus::LocQpOp,
-                }),
-            },
-        )
+        match abi::decode_sgl(&words, RQE_SGES, header.num_sge(), self.max_sge) {
+            Some(sgl) => Ok(RecvWqe { id, sgl }),
+            None => Err(BadWqe {
+                id,
+                opcode: WcOpcode::Recv,
+                status: WcStatus::LocQpOp,
+            }),
+        }
     }
 
     /// Appends work requests of a kernel user; stops at the first that can not be. Any context.
@@ -160,6 +168,25 @@ pub(crate) struct OwnQueue {
     /// The next element to take, free running. Changed by the one consumer only: the holder of
     /// the stream, later the flush.
     get: Atomic<u32>,
+    /// What is in it is flushed, and nothing else.
+    closed: Atomic<bool>,
+}
+
+impl OwnQueue {
+    /// Takes the next work request out, if there is one, for a message or, where the queue may be
+    /// `closed`, to flush it.
+    #[inline]
+    fn take(&self, closed: bool) -> Option<Result<RecvWqe, BadWqe>> {
+        let at = self.get.load(Relaxed);
+        let header = self.ring.posted(at)?;
+        // After the element: the owner posted it after the queue was closed, or it was not.
+        if !closed && self.closed.load(Relaxed) {
+            return None;
+        }
+        let wqe = self.ring.take_posted(at, header);
+        self.get.store(at.wrapping_add(1), Relaxed);
+        Some(wqe)
+    }
 }
 
 /// Where a queue pair gets its receive work requests from.
@@ -176,6 +203,7 @@ impl RecvSource {
         Ok(Self::Own(OwnQueue {
             ring: Arc::pin_init(ring, GFP_KERNEL)?,
             get: Atomic::new(0),
+            closed: Atomic::new(false),
         }))
     }
 
@@ -187,20 +215,34 @@ impl RecvSource {
         }
     }
 
-    /// Takes the next receive work request, if there is one.
+    /// Closes a queue of its own, or opens it again: what is posted after this has closed it is not
+    /// taken for a message, only [flushed](Self::take_to_flush). Any context.
+    pub(in crate::verbs) fn set_closed(&self, closed: bool) {
+        if let Self::Own(own) = self {
+            own.closed.store(closed, Relaxed);
+        }
+    }
+
+    /// Takes the next receive work request for a message, if there is one and the queue is not
+    /// closed.
     ///
-    /// The caller is the one consumer of the queue pair: it holds the stream, or flushes after the
-    /// stream's end. Checked and read once, as [`fetch`](super::send::SendQueue::fetch).
+    /// The caller is the one consumer of the queue pair: it holds the stream. Checked and read once,
+    /// as [`fetch`](super::send::SendQueue::fetch).
     #[inline]
     pub(crate) fn take(&self) -> Option<Result<RecvWqe, BadWqe>> {
         match self {
-            Self::Own(own) => {
-                let at = own.get.load(Relaxed);
-                let wqe = own.ring.take_at(at)?;
-                own.get.store(at.wrapping_add(1), Relaxed);
-                Some(wqe)
-            }
+            Self::Own(own) => own.take(false),
             Self::Shared(srq) => srq.take(),
+        }
+    }
+
+    /// Takes the next receive work request of its own to flush it, if there is one.
+    ///
+    /// The caller is the one consumer of the queue pair: it flushes after the stream's end.
+    pub(in crate::verbs) fn take_to_flush(&self) -> Option<Result<RecvWqe, BadWqe>> {
+        match self {
+            Self::Own(own) => own.take(true),
+            Self::Shared(_) => None,
         }
     }
 

@@ -5,6 +5,11 @@
 //! A process fills its ring without telling us; it rings the doorbell only when it finds the
 //! element before its first new one already fetched (siw-facts: libsiw). So an element is given
 //! back with a full barrier when it is fetched, and the next one is looked at after that.
+//!
+//! Once the queue is [closed](SendQueue::set_closed) nothing of it is executed any more, by a stream
+//! either that has not come to its end yet.
+
+mod encode;
 
 use kernel::{
     prelude::*,
@@ -24,10 +29,7 @@ use crate::{
                 Owner,
                 Ring, //
             },
-            wr::{
-                SendWr,
-                WrOpcode, //
-            },
+            wr::SendWr, //
         },
         lock::{
             new_spinlock_irq,
@@ -55,8 +57,7 @@ use crate::{
                 SendOp,
                 SendWqe,
                 Sge,
-                Sgl,
-                MAX_INLINE, //
+                Sgl, //
             },
         },
         region::{
@@ -64,7 +65,6 @@ use crate::{
             RegMr,
             LOCAL_DMA_LKEY, //
         },
-        Stag, //
     },
 };
 
@@ -82,6 +82,8 @@ pub(crate) struct SendQueue {
     /// The next element to fetch, free running. Changed by the one consumer only: the holder of
     /// the stream, later the flush.
     get: Atomic<u32>,
+    /// What is in it is flushed, and nothing else.
+    closed: Atomic<bool>,
     /// The next element that a kernel owner fills, free running.
     #[pin]
     put: SpinLockIrq<u32>,
@@ -103,6 +105,7 @@ impl SendQueue {
             max_sge,
             max_inline,
             get: Atomic::new(0),
+            closed: Atomic::new(false),
             put <- new_spinlock_irq!(0, "rsiw_sq"),
         }))
     }
@@ -162,21 +165,50 @@ impl SendQueue {
         self.get.load(Relaxed)
     }
 
-    /// Takes the next work request out, if there is one.
+    /// Closes the queue, or opens it again: what is posted after this has closed it is not fetched,
+    /// only [flushed](Self::fetch_to_flush). Any context.
+    pub(in crate::verbs) fn set_closed(&self, closed: bool) {
+        self.closed.store(closed, Relaxed);
+    }
+
+    /// Takes the next work request out to execute it, if there is one and the queue is not closed.
     ///
-    /// The caller is the one consumer: it holds the stream, or flushes after the stream's end.
+    /// The caller is the one consumer: it holds the stream.
     /// The element is read once; what it says is checked; nothing the owner does later matters.
     #[inline]
     pub(crate) fn fetch(&self) -> Option<Result<SendWqe, BadWqe>> {
-        let at = self.get.load(Relaxed);
-        let header = WqeHeader(self.ring.header(at));
-        if !header.has(flag::VALID) {
+        let (at, header) = self.next()?;
+        // After the element: the owner posted it after the queue was closed, or it was not.
+        if self.closed.load(Relaxed) {
             return None;
         }
+        Some(self.take(at, header))
+    }
+
+    /// Takes the next work request out to flush it, if there is one.
+    ///
+    /// The caller is the one consumer: it flushes after the stream's end.
+    pub(in crate::verbs) fn fetch_to_flush(&self) -> Option<Result<SendWqe, BadWqe>> {
+        let (at, header) = self.next()?;
+        Some(self.take(at, header))
+    }
+
+    /// The index and the header of the next element, if it has been posted. What is read afterwards
+    /// is not older.
+    #[inline]
+    fn next(&self) -> Option<(u32, WqeHeader)> {
+        let at = self.get.load(Relaxed);
+        let header = WqeHeader(self.ring.header(at));
+        header.has(flag::VALID).then_some((at, header))
+    }
+
+    /// Takes out the element at `at`, whose header has been read.
+    #[inline]
+    fn take(&self, at: u32, header: WqeHeader) -> Result<SendWqe, BadWqe> {
         let words = self.ring.read::<SQE_WORDS>(at);
         self.ring.release(at);
         self.get.store(at.wrapping_add(1), Relaxed);
-        Some(self.decode(header, &words))
+        self.decode(header, &words)
     }
 
     /// Makes sense of an element.
@@ -275,98 +307,5 @@ impl SendQueue {
     /// The lock under which a kernel user posts.
     pub(in crate::verbs) fn put(&self) -> &SpinLockIrq<u32> {
         &self.put
-    }
-
-    /// Makes an element of a work request.
-    fn encode(&self, wr: SendWr<'_>) -> Result<(WqeHeader, [u64; SQE_WORDS])> {
-        let mut words = [0; SQE_WORDS];
-        let mut flags = flag::VALID;
-        for (set, bit) in [
-            (wr.signaled(), flag::SIGNALLED),
-            (wr.solicited(), flag::SOLICITED),
-            (wr.fence(), flag::READ_FENCE),
-        ] {
-            if set {
-                flags |= bit;
-            }
-        }
-        let kind = wr.opcode().ok_or(EINVAL)?;
-        let (op, max_sge) = match kind {
-            WrOpcode::Write => (opcode::WRITE, self.max_sge),
-            WrOpcode::Send => (opcode::SEND, self.max_sge),
-            WrOpcode::SendWithInv => (opcode::SEND_REMOTE_INV, self.max_sge),
-            WrOpcode::Read => (opcode::READ, self.max_sge),
-            WrOpcode::ReadWithInv => (opcode::READ_LOCAL_INV, 1),
-            WrOpcode::LocalInv => (opcode::INVAL_STAG, 0),
-            WrOpcode::RegMr => (opcode::REG_MR, 0),
-        };
-        let mut rkey = Stag::new(0);
-        let mut num_sge = 0;
-        let mut to = 0;
-        match kind {
-            WrOpcode::LocalInv => rkey = Stag::new(wr.invalidate_key()),
-            WrOpcode::RegMr => {
-                let reg = wr.reg().ok_or(EINVAL)?;
-                if Stag::new(reg.key).index() != Stag::new(reg.lkey).index() {
-                    return Err(EINVAL);
-                }
-                rkey = Stag::new(reg.key);
-                to = reg.iova;
-                if let Some([access, length]) = words.get_mut(SQE_SGES..SQE_SGES + 2) {
-                    *access = u64::from(reg.access);
-                    *length = reg.length;
-                }
-            }
-            _ => {
-                if let Some((offset, key)) = wr.remote() {
-                    to = offset;
-                    rkey = Stag::new(key);
-                } else if kind == WrOpcode::SendWithInv {
-                    rkey = Stag::new(wr.invalidate_key());
-                }
-                num_sge = self.encode_local(wr, kind, max_sge, &mut words, &mut flags)?;
-            }
-        }
-        let [id, _, offset, ..] = &mut words;
-        *id = wr.id();
-        *offset = to;
-        Ok((WqeHeader::new(flags, num_sge, op, rkey), words))
-    }
-
-    /// Writes the local memory of a work request into an element; gives the number of
-    /// scatter-gather elements.
-    fn encode_local(
-        &self,
-        wr: SendWr<'_>,
-        kind: WrOpcode,
-        max_sge: u8,
-        words: &mut [u64; SQE_WORDS],
-        flags: &mut u16,
-    ) -> Result<u8> {
-        let read = matches!(kind, WrOpcode::Read | WrOpcode::ReadWithInv);
-        if wr.inline() {
-            let mut data = [0; MAX_INLINE];
-            let len = wr.copy_inline(&mut data).ok_or(EINVAL)?;
-            if read || len > self.max_inline {
-                return Err(EINVAL);
-            }
-            *flags |= flag::INLINE;
-            abi::encode_inline(words, &data, len);
-            return Ok(1);
-        }
-        let mut sgl = Sgl::EMPTY;
-        for sge in wr.sges() {
-            let sge = Sge {
-                addr: sge.addr,
-                len: sge.len,
-                lkey: Stag::new(sge.lkey),
-            };
-            let local_sink = read && sge.len != 0 && sge.lkey == LOCAL_DMA_LKEY;
-            if local_sink || sgl.as_slice().len() >= usize::from(max_sge) || !sgl.push(sge) {
-                return Err(EINVAL);
-            }
-        }
-        abi::encode_sgl(words, SQE_SGES, &sgl);
-        Ok(sgl.as_slice().len() as u8)
     }
 }

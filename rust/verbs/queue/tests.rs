@@ -18,7 +18,10 @@ use super::{
         SQE_SGES,
         SQE_WORDS, //
     },
-    recv::RecvRing,
+    recv::{
+        RecvRing,
+        RecvSource, //
+    },
     send::SendQueue,
     wqe::{
         BadWqe,
@@ -295,6 +298,39 @@ mod suite {
             store(queue.ring(), get.wrapping_add(depth), &element);
             assert!(queue.fetch().is_some());
         }
+        Ok(())
+    }
+
+    /// RDMAP-65: also what was posted before, in order, from the moment of closing.
+    #[test]
+    fn a_closed_queue_is_only_flushed() -> Result {
+        let queue = send_queue(Owner::User)?;
+        let receives = RecvSource::own(RecvRing::new(4, MAX_SGE as u8, Owner::User)?)?;
+        let ring = receives.ring().ok_or(EINVAL)?.ring();
+        for id in 0..3u64 {
+            let mut element = element(opcode::SEND, 0, 0);
+            let [name, ..] = &mut element.words;
+            *name = id;
+            store(queue.ring(), id as u32, &element);
+            ring.write(id as u32, &[id; RQE_WORDS]);
+            ring.publish(id as u32, element.header.0 | u64::from(flag::VALID));
+        }
+        assert!(queue.fetch().is_some() && receives.take().is_some());
+        queue.set_closed(true);
+        receives.set_closed(true);
+        assert!(queue.fetch().is_none() && receives.take().is_none());
+        assert!(queue.is_pending() && receives.is_pending());
+        for id in 1..3u64 {
+            assert!(matches!(queue.fetch_to_flush(), Some(Ok(wqe)) if wqe.id == id));
+            assert!(matches!(receives.take_to_flush(), Some(Ok(wqe)) if wqe.id == id));
+        }
+        assert!(queue.fetch_to_flush().is_none() && receives.take_to_flush().is_none());
+        // A queue pair that was reset goes on where it was.
+        queue.set_closed(false);
+        receives.set_closed(false);
+        store(queue.ring(), 3, &element(opcode::SEND, 0, 0));
+        ring.publish(3, u64::from(flag::VALID));
+        assert!(queue.fetch().is_some() && receives.take().is_some());
         Ok(())
     }
 

@@ -91,6 +91,9 @@ int kv_crowd(struct kv_end *a, struct kv_end *b, unsigned int rounds);
 /* Requests posted to @e, which is in error, are flushed in whatever context they were posted. */
 int kv_late(struct kv_end *e);
 
+/* As many ends are put into error while the peer keeps them busy: what is posted then is flushed. */
+int kv_downed(const struct sockaddr *to, enum ib_poll_context poll, unsigned int ends);
+
 u32 kv_below(u32 n);
 void kv_random_bytes(void *to, size_t len);
 void kv_seed(u64 seed);

@@ -354,6 +354,7 @@ static int one_connection(int number)
 	side_close(&s[0]);
 	side_close(&s[1]);
 	kv_disconnect(p);
+	err = err ?: kv_downed((struct sockaddr *)&target, contexts[number], 10);
 out:
 	kvfree(s);
 	kfree(p);
