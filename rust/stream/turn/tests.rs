@@ -28,11 +28,16 @@ const POSTERS: u32 = 2;
 /// What each of them posts, the next one when all of the one before has been sent.
 const ROUNDS: u32 = 5_000;
 
-/// How often it is looked before a thread sleeps in between.
-const LOOKS: u32 = 1_000;
+/// Nanoseconds that a thread waits without sleeping. Two that sleep for each other may stay on one
+/// CPU, where they never meet; of two that both want to run, one is soon moved to another CPU.
+const AWAKE_NS: i64 = 5_000_000;
 
 /// How long it takes to send, in turns of a loop: long enough that another thread posts meanwhile.
 const SENDING: u32 = 200;
+
+/// Once in so many rounds it takes until the other thread has posted: where the two have one CPU of
+/// the host, they would hardly ever meet.
+const MEETING: u32 = 16;
 
 /// A queue and those who send from it.
 #[pin_data]
@@ -61,7 +66,7 @@ impl Posters {
     fn post_and_send(&self) {
         for round in 1..=ROUNDS {
             self.posted.add(1, Relaxed);
-            self.send();
+            self.send(round);
             if !self.is_sent(round) {
                 self.left.add(1, Relaxed);
                 return;
@@ -70,7 +75,7 @@ impl Posters {
     }
 
     /// Sends what there is, if it may.
-    fn send(&self) {
+    fn send(&self, round: u32) {
         let _preempt = PreemptGuard::new();
         if !self.turn.take() {
             self.words.add(1, Relaxed);
@@ -81,6 +86,9 @@ impl Posters {
         }
         loop {
             self.sent.store(self.posted.load(Relaxed), Relaxed);
+            if round % MEETING == 0 {
+                awake_until(|| self.posted.load(Relaxed) >= POSTERS * round);
+            }
             for _ in 0..SENDING {
                 cpu_relax();
             }
@@ -96,14 +104,20 @@ impl Posters {
     /// Whether all that is posted in a round is sent in time.
     fn is_sent(&self, round: u32) -> bool {
         let done = || self.sent.load(Relaxed) >= POSTERS * round;
-        for _ in 0..LOOKS {
-            if done() {
-                return true;
-            }
-            cpu_relax();
-        }
-        eventually(done)
+        awake_until(done) || eventually(done)
     }
+}
+
+/// Waits without sleeping, for a while; whether `condition` has become true.
+fn awake_until(condition: impl Fn() -> bool) -> bool {
+    let begun = now_ns();
+    while now_ns().wrapping_sub(begun) < AWAKE_NS {
+        if condition() {
+            return true;
+        }
+        cpu_relax();
+    }
+    false
 }
 
 impl WorkItem<0> for Posters {
