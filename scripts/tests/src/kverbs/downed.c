@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * An end is put into the error state by its owner while the peer keeps it busy: what is posted to it
- * from then on is flushed, and never carried out. What asks for no completion would not get one
- * then, and ib_drain_sq() posts just that and waits for it.
+ * from then on is flushed, and never carried out (RDMAP-65, RPC-14). What asks for no completion
+ * would not get one then, and ib_drain_sq() posts just that and waits for it.
  */
 #include <linux/slab.h>
 
