@@ -62,8 +62,8 @@ impl QpState {
 }
 
 impl Qp {
-    /// Changes the state. In error nothing is executed any more, although the stream, which hears of
-    /// it later, may still be at work.
+    /// Changes the state. In error nothing more is taken up from queues of its own, although the
+    /// stream, which hears of it later, may still be at work.
     pub(super) fn set_state(&self, inner: &mut QpInner, state: QpState) {
         trace::qp_state(self.qpn.get(), inner.state.traced(), state.traced());
         inner.state = state;
