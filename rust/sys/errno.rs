@@ -34,6 +34,8 @@ errno! {
     EADDRINUSE;
     /// This side has no such address.
     EADDRNOTAVAIL;
+    /// The network this side is connected to is down.
+    ENETDOWN;
     /// Network is unreachable.
     ENETUNREACH;
     /// Connection aborted by this side's software.

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 400
-# The device, and then the module, goes away under an NFS mount that is being
+# The device, its interface, and then the module, goes away under an NFS mount that is being
 # written to, and comes back: kernel users let go at once, the mount waits, the
 # writer finishes, nothing is lost.
 #
-# The kernel's NFS client connects again while the device is still going. Once in some 70 times the
+# The kernel's NFS client connects again while the device is still going. Once in some 25 times the
 # RDMA connection manager takes the device away between two steps of that: rdma_resolve_route()
 # answers EINVAL, which xprtrdma hands on to the program that writes. No driver is asked in between.
 # shellcheck source=../guest/lib.sh
@@ -20,7 +20,6 @@ under_a_writer() {
 	writer=$SPAWNED
 	wait_for 30 "the writer got going" bigger "$NFS_EXPORT/$file" $((20 * 65536))
 	"$1"
-	make_link r0 rd0
 	finish "$writer" 120 "$1"
 	check_blocks "$NFS_EXPORT/$file" 200 || die "$1: data was lost"
 }
@@ -28,11 +27,20 @@ under_a_writer() {
 device_goes() {
 	timeout 20 rdma link del r0 || die "rdma link del under an NFS mount: status $?"
 	! has_link r0 || die "the device is still there"
+	make_link r0 rd0
+}
+
+interface_goes() {
+	ip link del rd0
+	wait_for 20 "the device goes with its interface" not has_link r0
+	make_dummy rd0 "$RDMA_V4/24" "$RDMA_V6/64"
+	make_link r0 rd0
 }
 
 module_goes() {
 	run 30 "rmmod under an NFS mount" rmmod "$RSIW_TYPE"
 	rsiw_load
+	make_link r0 rd0
 }
 
 single_bed
@@ -41,6 +49,8 @@ nfs_start
 nfs_mount 4.2 "$RDMA_V4"
 under_a_writer device_goes
 ok "the device removed under an NFS mount"
+under_a_writer interface_goes
+ok "the interface removed under an NFS mount"
 under_a_writer module_goes
 ok "the module removed under an NFS mount"
 nfs_umount

@@ -149,26 +149,28 @@ nfs_fio() {
 }
 
 # writer FILE COUNT [ERROR]: numbered blocks of 64 KiB, each flushed, so that progress can be seen on
-# the server. ERROR: one that may come once, EINVAL for example; the block is then written again.
+# the server. ERROR: one that may come, EINVAL for example; the block is then written again.
 writer() {
 	python3 - "$@" <<-'PYTHON'
 		import errno, os, sys
 		path, count, excused = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+		excuses = 3
 		fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 
 		def put(n):
 		    os.pwrite(fd, n.to_bytes(4, "big") * 16384, n * 65536)
 		    os.fsync(fd)
 
-		for n in range(count):
+		n = 0
+		while n < count:
 		    try:
 		        put(n)
+		        n += 1
 		    except OSError as e:
-		        if errno.errorcode[e.errno] not in excused:
+		        if errno.errorcode[e.errno] not in excused or not excuses:
 		            raise
 		        print(f"block {n}: {e}, once more")
-		        excused = []
-		        put(n)
+		        excuses -= 1
 		os.close(fd)
 	PYTHON
 }

@@ -51,10 +51,18 @@ static int await(struct kv_pair *p, struct completion *c, const char *what)
 	return p->status;
 }
 
+static void on_qp_event(struct ib_event *event, void *context)
+{
+	struct kv_end *e = context;
+
+	if (event->event == IB_EVENT_QP_FATAL)
+		e->fatal = true;
+}
+
 static int make_end(struct kv_end *e, enum ib_poll_context poll)
 {
 	struct ib_qp_init_attr attr = {
-		.qp_type = IB_QPT_RC,
+		.qp_type = IB_QPT_RC, .event_handler = on_qp_event, .qp_context = e,
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
 		.cap = { .max_send_wr = 64, .max_recv_wr = 16, .max_send_sge = KV_SGE, .max_recv_sge = 2 },
 	};
@@ -105,9 +113,9 @@ static int listen(struct kv_pair *p, const struct sockaddr *to)
 	return err ?: rdma_listen(p->listener, 4);
 }
 
-static int connect(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context poll)
+/* All that comes before rdma_connect(). */
+static int route(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context poll)
 {
-	struct rdma_conn_param param = { .responder_resources = 16, .initiator_depth = 16, .retry_count = 7 };
 	struct sockaddr_storage target;
 	int err;
 
@@ -123,8 +131,26 @@ static int connect(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_co
 	err = err ?: await(p, &p->resolved, "address");
 	err = err ?: rdma_resolve_route(p->a.id, 5000);
 	err = err ?: await(p, &p->resolved, "route");
-	err = err ?: make_end(&p->a, poll);
-	err = err ?: rdma_connect(p->a.id, &param);
+	return err ?: make_end(&p->a, poll);
+}
+
+static const struct rdma_conn_param params = {
+	.responder_resources = 16, .initiator_depth = 16, .retry_count = 7,
+};
+
+int kv_ask(struct kv_pair *p)
+{
+	struct rdma_conn_param param = params;
+
+	return rdma_connect(p->a.id, &param);
+}
+
+static int connect(struct kv_pair *p, enum ib_poll_context poll)
+{
+	struct rdma_conn_param param = params;
+	int err;
+
+	err = kv_ask(p);
 	err = err ?: await(p, &p->requested, "connect request");
 	err = err ?: make_end(&p->b, poll);
 	if (err)
@@ -136,7 +162,7 @@ static int connect(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_co
 	return err ?: await(p, &p->b.established, "accepting end established");
 }
 
-int kv_connect(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context poll)
+int kv_route(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context poll)
 {
 	int err;
 
@@ -146,7 +172,21 @@ int kv_connect(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_contex
 	init_completion(&p->a.established);
 	init_completion(&p->b.established);
 	err = listen(p, to);
-	err = err ?: connect(p, to, poll);
+	err = err ?: route(p, to, poll);
+	if (err) {
+		pr_err("rsiw_kverbs_test: no way to the peer: %d\n", err);
+		kv_disconnect(p);
+	}
+	return err;
+}
+
+int kv_connect(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context poll)
+{
+	int err = kv_route(p, to, poll);
+
+	if (err)
+		return err;
+	err = connect(p, poll);
 	if (err) {
 		pr_err("rsiw_kverbs_test: cannot connect: %d\n", err);
 		kv_disconnect(p);

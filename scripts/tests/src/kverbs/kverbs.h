@@ -26,6 +26,7 @@ struct kv_end {
 	struct ib_pd *pd;
 	struct ib_cq *cq;
 	struct completion established;
+	bool fatal;			/* IB_EVENT_QP_FATAL came: a Terminate, or trouble with TCP */
 };
 
 struct kv_pair {
@@ -36,6 +37,9 @@ struct kv_pair {
 };
 
 int kv_connect(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context poll);
+/* The same in two steps: up to the connecting queue pair, and what rdma_connect() says then. */
+int kv_route(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context poll);
+int kv_ask(struct kv_pair *p);
 void kv_disconnect(struct kv_pair *p);
 
 /*
@@ -93,6 +97,13 @@ int kv_late(struct kv_end *e);
 
 /* As many ends are put into error while the peer keeps them busy: what is posted then is flushed. */
 int kv_downed(const struct sockaddr *to, enum ib_poll_context poll, unsigned int ends);
+
+/*
+ * When the device of @to goes, the first of its clients to be told asks for a connection once more;
+ * else it does at the end of the module. The log says what came of it.
+ */
+int kv_leave(const struct sockaddr *to);
+void kv_leave_end(void);
 
 u32 kv_below(u32 n);
 void kv_random_bytes(void *to, size_t len);

@@ -26,6 +26,9 @@ MODULE_PARM_DESC(gaps, "use lists with gaps where the device has them");
 static ulong seed = 1;
 module_param(seed, ulong, 0444);
 MODULE_PARM_DESC(seed, "seed of the random choices");
+static bool leave;
+module_param(leave, bool, 0444);
+MODULE_PARM_DESC(leave, "instead of the rest: a client that connects on a device that goes");
 
 static u64 octets;
 static unsigned int operations;
@@ -321,13 +324,11 @@ static int stale_keys(struct side s[2], int kind)
 	return err ?: stale_key_is_dead(s);
 }
 
-static int one_connection(int number)
+static int one_connection(int number, const struct sockaddr *to)
 {
 	static const enum ib_poll_context contexts[] = {
 		IB_POLL_SOFTIRQ, IB_POLL_WORKQUEUE, IB_POLL_UNBOUND_WORKQUEUE,
 	};
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = in_aton(addr) };
-	struct sockaddr_storage target = {};
 	struct kv_pair *p = kzalloc(sizeof(*p), GFP_KERNEL);
 	struct side *s = kvcalloc(2, sizeof(*s), GFP_KERNEL);
 	int err = -ENOMEM;
@@ -335,8 +336,7 @@ static int one_connection(int number)
 
 	if (!p || !s)
 		goto out;
-	memcpy(&target, &to, sizeof(to));
-	err = kv_connect(p, (struct sockaddr *)&target, contexts[number]);
+	err = kv_connect(p, to, contexts[number]);
 	if (err)
 		goto out;
 	err = side_open(&s[0], &p->a);
@@ -354,7 +354,7 @@ static int one_connection(int number)
 	side_close(&s[0]);
 	side_close(&s[1]);
 	kv_disconnect(p);
-	err = err ?: kv_downed((struct sockaddr *)&target, contexts[number], 10);
+	err = err ?: kv_downed(to, contexts[number], 20);
 out:
 	kvfree(s);
 	kfree(p);
@@ -363,11 +363,16 @@ out:
 
 static int __init kverbs_init(void)
 {
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = in_aton(addr) };
+	struct sockaddr_storage target = {};
 	int i, err = 0;
 
+	memcpy(&target, &to, sizeof(to));
+	if (leave)
+		return kv_leave((struct sockaddr *)&target);
 	kv_seed(seed);
 	for (i = 0; i < 3 && !err; i++)
-		err = one_connection(i);
+		err = one_connection(i, (struct sockaddr *)&target);
 	if (err) {
 		pr_err("rsiw_kverbs_test: failed (%d), seed %lu\n", err, seed);
 		return err;
@@ -378,6 +383,8 @@ static int __init kverbs_init(void)
 
 static void __exit kverbs_exit(void)
 {
+	if (leave)
+		kv_leave_end();
 }
 
 module_init(kverbs_init);
