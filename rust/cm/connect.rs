@@ -59,7 +59,6 @@ use crate::{
     sys::{
         crc,
         errno::{
-            EADDRNOTAVAIL,
             ECONNREFUSED,
             ECONNRESET,
             EHOSTUNREACH,
@@ -93,17 +92,14 @@ const TERMINATE_ROOM: usize = 96;
 ///
 /// # Errors
 ///
-/// `ENETDOWN` when the device, or the address that was resolved before, is going or gone: the peer
-/// can not be reached from here now, perhaps later. Kernel users are told of a device's end one by
-/// one, and some connect again before their turn; NFS waits and tries again after this, but hands
-/// `ENODEV` or `EADDRNOTAVAIL` to the program that writes. `EINVAL`: no such queue pair, or too much
-/// private data.
+/// `ENETDOWN` when the device goes, of which kernel users are told one by one, or the address has:
+/// others NFS hands to the program that writes. `EINVAL`: no such queue pair, too much private data.
 pub(super) fn connect(device: &Arc<Device>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
     if device.going() {
         return Err(ENETDOWN);
     }
     let qp = device.qp(param.qpn).ok_or(EINVAL)?;
-    let endpoint = Endpoint::new(device).map_err(down)?;
+    let endpoint = Endpoint::new(device)?;
     endpoint.change(|_, turn| {
         let begun = || {
             let plan = Plan {
@@ -115,7 +111,7 @@ pub(super) fn connect(device: &Arc<Device>, call: ConnectCall, param: &ConnParam
             // Finds out now whether the private data fits.
             plan.request()?;
             let qp = Attachment::new(qp, turn.endpoint)?;
-            let socket = plan.open(turn).map_err(down)?;
+            let socket = plan.open(turn)?;
             Ok((plan, qp, socket))
         };
         let (plan, qp, socket) = begun().map_err(|error| (error, Phase::Over))?;
@@ -130,14 +126,6 @@ pub(super) fn connect(device: &Arc<Device>, call: ConnectCall, param: &ConnParam
             stage: Stage::Tcp,
         }))
     })
-}
-
-/// Says of a device or an address that went after it was resolved what ULPs understand.
-fn down(error: Error) -> Error {
-    match error {
-        ENODEV | EADDRNOTAVAIL => ENETDOWN,
-        other => other,
-    }
 }
 
 /// Copies octets.

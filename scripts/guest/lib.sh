@@ -240,6 +240,20 @@ single_bed() {
 	make_link r0 rd0
 }
 
+# interface_goes, module_goes: take the device of single_bed away under its users, and bring it back.
+interface_goes() {
+	ip link del rd0
+	wait_for 20 "the device goes with its interface" not has_link r0
+	make_dummy rd0 "$RDMA_V4/24" "$RDMA_V6/64"
+	make_link r0 rd0
+}
+
+module_goes() {
+	run 30 "rmmod under users of the kernel" rmmod "$RSIW_TYPE"
+	rsiw_load
+	make_link r0 rd0
+}
+
 # Two interfaces joined by a cable, the second in the network namespace "peer".
 # siw confuses namespaces when both have the same interface index.
 # shellcheck disable=SC2034 # for the callers

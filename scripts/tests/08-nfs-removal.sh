@@ -30,19 +30,6 @@ device_goes() {
 	make_link r0 rd0
 }
 
-interface_goes() {
-	ip link del rd0
-	wait_for 20 "the device goes with its interface" not has_link r0
-	make_dummy rd0 "$RDMA_V4/24" "$RDMA_V6/64"
-	make_link r0 rd0
-}
-
-module_goes() {
-	run 30 "rmmod under an NFS mount" rmmod "$RSIW_TYPE"
-	rsiw_load
-	make_link r0 rd0
-}
-
 single_bed
 nfs_prepare
 nfs_start

@@ -150,19 +150,6 @@ module_taken_away() {
 	ok "module unloaded under load and loaded again"
 }
 
-interface_goes() {
-	ip link del rd0
-	wait_for 20 "the device goes with its interface" not has_link r0
-	make_dummy rd0 "$RDMA_V4/24" "$RDMA_V6/64"
-	make_link r0 rd0
-}
-
-module_goes() {
-	run 20 "rmmod under a kernel client" rmmod "$RSIW_TYPE"
-	rsiw_load
-	make_link r0 rd0
-}
-
 address_goes() {
 	ip addr del "$RDMA_V4/24" dev rd0
 	rmmod rsiw_kverbs_test

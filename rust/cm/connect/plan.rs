@@ -14,7 +14,11 @@ use crate::{
     },
     params,
     sys::{
-        errno::EADDRINUSE,
+        errno::{
+            EADDRINUSE,
+            EADDRNOTAVAIL,
+            ENETDOWN, //
+        },
         iwcm::Peers,
         net::Family,
         socket::Socket, //
@@ -40,9 +44,11 @@ impl Plan {
     }
 
     /// Makes a socket that connects, and limits the time for that.
+    ///
+    /// `ENETDOWN` when the interface or its address went after it was resolved.
     pub(super) fn open(&self, turn: &mut Turn<'_>) -> Result<Socket> {
         let Peers { local, remote } = &self.peers;
-        let socket = Socket::create(&turn.device.netns().ok_or(ENODEV)?, Family::of(remote))?;
+        let socket = Socket::create(&turn.device.netns().ok_or(ENETDOWN)?, Family::of(remote))?;
         if let Some(tos) = self.tos {
             socket.set_tos(tos);
         }
@@ -67,6 +73,7 @@ impl Plan {
                 any.set_port(0);
                 socket.bind(&any)
             }
+            Err(EADDRNOTAVAIL) => Err(ENETDOWN),
             bound => bound,
         }
     }
