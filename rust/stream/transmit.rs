@@ -33,7 +33,10 @@ use super::{
     SEND_BUFFER, //
 };
 use crate::sys::{
-    pages::RunBuf,
+    pages::{
+        Reuse,
+        RunBuf, //
+    },
     socket::Locked, //
 };
 
@@ -71,6 +74,8 @@ pub(super) struct Tx {
     origin: Origin,
     /// FPDUs may be sent: on the responder's side not before one came (RFC 5044 section 7.1.2).
     pub(super) enabled: bool,
+    /// Which buffers are good for runs, a guess: see [`Session::look_where_it_goes`].
+    reuse: Reuse,
     /// FIN was given to TCP.
     pub(super) fin_sent: bool,
     /// Frames the FPDUs.
@@ -90,6 +95,7 @@ impl Tx {
             blocked: false,
             origin: Origin::default(),
             enabled: matches!(config.role, Role::Initiator { .. }),
+            reuse: Reuse::InTurn,
             fin_sent: false,
             writer: FpduWriter::new(config.tx_markers, config.crc),
             markers: config.tx_markers,
@@ -220,7 +226,7 @@ impl Session<'_> {
         if !self.find_job() {
             return Built::Nothing;
         }
-        let Some(mut buf) = RunBuf::get() else {
+        let Some(mut buf) = RunBuf::get(self.proto.tx.reuse) else {
             self.proto.todo.retry = true;
             return Built::Nothing;
         };
@@ -281,6 +287,15 @@ impl Session<'_> {
         locked.end_record();
         self.proto.tx.origin.begin(start);
         Layout::new(mss, goal, 0, 0, capacity)
+    }
+
+    /// Notices where the receiver works. The caller has sent, and then only let softirqs run on
+    /// this CPU: if everything has been acknowledged, the receiver was one of them.
+    pub(super) fn look_where_it_goes(&mut self, locked: &Locked) {
+        self.proto.tx.reuse = match locked.write_queues_empty() {
+            true => Reuse::First,
+            false => Reuse::InTurn,
+        };
     }
 
     /// Makes sure that there is a message to send; `false` if none may be sent now.

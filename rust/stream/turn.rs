@@ -148,12 +148,16 @@ impl Turn {
         let mut stay = sender.stay();
         let mut mine = self.take();
         let mut left = runs;
+        let mut only_softirqs = false;
         while mine || self.is_stuck() {
             let Some(mut hold) = sender.hold() else {
                 self.hand_over_if(mine);
                 sender.leave_to_process();
                 return Progress::Wait;
             };
+            if only_softirqs {
+                sender.look_where_it_goes(&mut hold);
+            }
             if self.spend_some(sender, &mut hold, mine, &mut left) == Progress::Wait {
                 return Progress::Wait;
             }
@@ -168,12 +172,14 @@ impl Turn {
             if mine {
                 self.come_back();
             }
+            only_softirqs = mine;
             if sender.is_due_elsewhere() {
                 if mine && !self.end() {
                     // What others have left to this thread is not to wait until they are done.
                     self.hand_over();
                     return Progress::More;
                 }
+                only_softirqs = false;
                 drop(stay);
                 stay = sender.stay();
                 mine = self.take();
@@ -234,6 +240,9 @@ trait Sender {
     /// Sends up to `runs` runs.
     fn send_runs(&self, hold: &mut Self::Hold<'_>, runs: u32) -> Progress;
 
+    /// Notices where the receiver works: softirqs ran since runs were sent, and nothing else.
+    fn look_where_it_goes(&self, hold: &mut Self::Hold<'_>);
+
     /// Whether another thread gets this CPU as soon as it may.
     fn is_due_elsewhere(&self) -> bool;
 
@@ -258,6 +267,16 @@ impl Sender for Arc<Stream> {
     #[inline]
     fn send_runs(&self, hold: &mut LockedBh<'_>, runs: u32) -> Progress {
         self.as_arc_borrow().work(hold, false, runs)
+    }
+
+    #[inline]
+    fn look_where_it_goes(&self, hold: &mut LockedBh<'_>) {
+        if let Ok(mut opened) = self.state.open(hold) {
+            let (state, locked) = opened.split();
+            if let Some(mut session) = state.session() {
+                session.look_where_it_goes(locked);
+            }
+        }
     }
 
     #[inline]

@@ -4,10 +4,8 @@
 //!
 //! A run buffer is one block of contiguous pages. TCP takes references to its pages; when the
 //! peer has acknowledged all of it, they are gone, and the buffer can be written again. Some
-//! buffers per CPU are kept for that, and take turns. Where the receiver is on another CPU of this
-//! machine, the one used last is in that CPU's cache, from which it is slow to take it back
-//! (docs/speed.md, "A processor for each end"); where it is not, as many as are under way anyway
-//! stay in this CPU's cache.
+//! buffers per CPU are kept for that, and which is used next depends on where the receiver works
+//! (docs/speed.md, "A processor for each end").
 //!
 //! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
 
@@ -78,6 +76,17 @@ fn kept() -> Option<&'static Kept> {
     POOL.get(cpu.checked_rem(CPUS)?)
 }
 
+/// Which of the buffers that are kept is used next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reuse {
+    /// Each in its turn. Where the receiver is on another CPU of this machine, the one used last
+    /// is in that CPU's cache, from which it is slow to take it back.
+    InTurn,
+    /// Always the first that is free. Where the receiver works on this CPU, few go round, and
+    /// leave more of the cache to what is sent.
+    First,
+}
+
 /// A buffer for one run, 4 to 64 KiB.
 ///
 /// # Invariants
@@ -101,14 +110,17 @@ unsafe impl Sync for RunBuf {}
 impl RunBuf {
     /// A buffer that nobody else has; its content is undefined but initialized. Any context with
     /// interrupts on; does not sleep. `None`: no memory.
-    pub(crate) fn get() -> Option<Self> {
-        Self::recycled().or_else(Self::allocated)
+    pub(crate) fn get(reuse: Reuse) -> Option<Self> {
+        Self::recycled(reuse).or_else(Self::allocated)
     }
 
     /// One that this CPU kept, and that TCP has let go of.
-    fn recycled() -> Option<Self> {
+    fn recycled(reuse: Reuse) -> Option<Self> {
         let kept = kept()?;
-        let mut next = kept.next.load(Relaxed);
+        let mut next = match reuse {
+            Reuse::InTurn => kept.next.load(Relaxed),
+            Reuse::First => 0,
+        };
         let (before, after) = kept.pages.split_at_checked(next as usize % KEPT)?;
         for slot in [after, before].into_iter().flatten() {
             next = next.wrapping_add(1);
@@ -257,7 +269,7 @@ mod tests {
 
     #[test]
     fn is_writable_only_while_nobody_else_has_it() -> Result {
-        let mut buf = RunBuf::get().ok_or(ENOMEM)?;
+        let mut buf = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         let len = buf.capacity();
         assert!(len >= PAGE_SIZE);
         assert_eq!(buf.as_mut_slice().len(), len);
@@ -286,23 +298,23 @@ mod tests {
         // Nobody moves us to another CPU's buffers.
         let _bh = BhGuard::new();
         keep_none();
-        let first = RunBuf::get().ok_or(ENOMEM)?;
+        let first = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         if first.order != ORDER {
             // Memory is too fragmented for what is kept.
             return Ok(());
         }
         let page = first.page();
         drop(first);
-        let again = RunBuf::get().ok_or(ENOMEM)?;
+        let again = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         assert!(again.page() == page);
         // SAFETY: The page is ours.
         unsafe { bindings::rsiw_test_get_page(page) };
         drop(again);
-        let other = RunBuf::get().ok_or(ENOMEM)?;
+        let other = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         assert!(other.page() != page);
         // SAFETY: The reference taken above; the buffer itself is kept.
         unsafe { bindings::rsiw_put_page(page) };
-        let again = RunBuf::get().ok_or(ENOMEM)?;
+        let again = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         assert!(again.page() == page);
         Ok(())
     }
@@ -311,20 +323,49 @@ mod tests {
     fn buffers_take_turns() -> Result {
         let _bh = BhGuard::new();
         keep_none();
-        let (one, two) = (RunBuf::get().ok_or(ENOMEM)?, RunBuf::get().ok_or(ENOMEM)?);
+        let (one, two) = (
+            RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?,
+            RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?,
+        );
         if one.order != ORDER || two.order != ORDER {
             // Memory is too fragmented for what is kept.
             return Ok(());
         }
         let pages = [one.page(), two.page()];
         drop((one, two));
-        let mut before = RunBuf::get().ok_or(ENOMEM)?.page();
+        let mut before = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?.page();
         for _ in 0..2 * KEPT {
-            let page = RunBuf::get().ok_or(ENOMEM)?.page();
+            let page = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?.page();
             assert!(pages.contains(&page));
             assert!(page != before);
             before = page;
         }
+        Ok(())
+    }
+
+    #[test]
+    fn the_first_one_is_used_again_at_once() -> Result {
+        let _bh = BhGuard::new();
+        keep_none();
+        let get = || RunBuf::get(Reuse::First).ok_or(ENOMEM);
+        let (one, two) = (get()?, get()?);
+        if one.order != ORDER || two.order != ORDER {
+            // Memory is too fragmented for what is kept.
+            return Ok(());
+        }
+        let [first, second] = [one.page(), two.page()];
+        drop(one);
+        drop(two);
+        for _ in 0..2 * KEPT {
+            assert!(get()?.page() == first);
+        }
+        // While TCP has it, the next one is.
+        // SAFETY: The page is kept, so it is there.
+        unsafe { bindings::rsiw_test_get_page(first) };
+        assert!(get()?.page() == second);
+        // SAFETY: The reference taken above.
+        unsafe { bindings::rsiw_put_page(first) };
+        assert!(get()?.page() == first);
         Ok(())
     }
 
@@ -335,7 +376,7 @@ mod tests {
         let mut held = [const { None }; TWO_STREAMS];
         let mut pages = [ptr::null_mut(); TWO_STREAMS];
         for (buf, page) in held.iter_mut().zip(&mut pages) {
-            let got = RunBuf::get().ok_or(ENOMEM)?;
+            let got = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
             if got.order != ORDER {
                 // Memory is too fragmented for what is kept.
                 return Ok(());
@@ -346,7 +387,7 @@ mod tests {
         drop(held);
         let mut held = [const { None }; TWO_STREAMS];
         for buf in &mut held {
-            let again = RunBuf::get().ok_or(ENOMEM)?;
+            let again = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
             assert!(pages.contains(&again.page()));
             *buf = Some(again);
         }

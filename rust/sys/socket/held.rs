@@ -166,7 +166,13 @@ impl Drop for LockedBh<'_> {
 mod tests {
     use super::super::TcpState;
     use super::*;
-    use crate::sys::{pages::RunBuf, testing::connected};
+    use crate::sys::{
+        pages::{
+            Reuse,
+            RunBuf, //
+        },
+        testing::connected, //
+    };
 
     #[test]
     fn excludes() -> Result {
@@ -186,7 +192,7 @@ mod tests {
     fn released_socket_does_nothing() -> Result {
         let (a, b) = connected()?;
         let sock = a.sock();
-        let run = RunBuf::get().ok_or(ENOMEM)?;
+        let run = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         drop(a);
         let mut locked = sock.lock();
         assert!(locked.send_copy(b"x") == Err(EPIPE));

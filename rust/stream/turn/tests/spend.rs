@@ -18,6 +18,8 @@ struct Play {
     holds: Cell<u32>,
     holds_until_owned: u32,
     left_to_process: Cell<bool>,
+    /// How often it was looked where the runs go.
+    looks: Cell<u32>,
     /// Runs that another thread posts when the last one has been sent, while softirqs run, and
     /// while it has this CPU.
     late: Cell<u32>,
@@ -40,6 +42,7 @@ impl Play {
             holds: Cell::new(0),
             holds_until_owned: u32::MAX,
             left_to_process: Cell::new(false),
+            looks: Cell::new(0),
             late: Cell::new(0),
             in_softirqs: Cell::new(0),
             in_between: Cell::new(0),
@@ -113,6 +116,10 @@ impl<'p> Sender for &'p Play {
         }
     }
 
+    fn look_where_it_goes(&self, _: &mut PlayHold<'_>) {
+        self.looks.set(self.looks.get() + 1);
+    }
+
     fn is_due_elsewhere(&self) -> bool {
         self.crowded
     }
@@ -134,6 +141,27 @@ mod suite {
         assert_eq!(play.sent.get(), 10);
         assert_eq!(play.holds.get(), 10_u32.div_ceil(RUNS_PER_HOLD));
         assert!(!play.turn.is_taken());
+    }
+
+    /// Where runs go can be seen behind those of the same thread, when no other one had the CPU.
+    #[test]
+    fn looks_where_runs_go() {
+        let play = Play::new(10);
+        assert_eq!(play.turn.spend(&&play, 16), Progress::Wait);
+        assert_eq!(play.looks.get(), play.holds.get() - 1);
+
+        let mut play = Play::new(10);
+        play.crowded = true;
+        assert_eq!(play.turn.spend(&&play, 16), Progress::Wait);
+        assert!(play.holds.get() > 1);
+        assert_eq!(play.looks.get(), 0);
+
+        let play = Play::new(10);
+        assert!(play.turn.take());
+        play.turn.go_away(now_ns().wrapping_sub(AWAY_NS + 1));
+        assert_eq!(play.turn.spend(&&play, 16), Progress::Wait);
+        assert!(play.holds.get() > 1);
+        assert_eq!(play.looks.get(), 0);
     }
 
     /// The rest of what a budget allows is left to whoever the caller asks.

@@ -8,9 +8,12 @@ use kernel::prelude::*;
 mod suite {
     use super::super::super::SockRef;
     use super::super::*;
-    use crate::sys::testing::{
-        connected,
-        eventually, //
+    use crate::sys::{
+        pages::Reuse,
+        testing::{
+            connected,
+            eventually, //
+        }, //
     };
 
     /// Sends all of `buf`.
@@ -73,7 +76,7 @@ mod suite {
     fn pages_go_out_and_come_back() -> Result {
         let (a, b) = connected()?;
         let (from, to) = (a.sock(), b.sock());
-        let mut run = RunBuf::get().ok_or(ENOMEM)?;
+        let mut run = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         let len = run.capacity();
         for (i, octet) in run.as_mut_slice().iter_mut().enumerate() {
             *octet = (i / 7) as u8;
