@@ -49,8 +49,20 @@ driver_lets_go() {
 
 modprobe virtio_net
 # The driver keeps frames that are sent until it has more to send, and with them the namespace: a cable
-# without a far end would keep it for ever (with napi_tx=0, it does not).
-let_go() { modprobe -r virtio_net; }
+# without a far end would keep it for ever (with napi_tx=0, it does not). A driver that is built into
+# the kernel takes its cards again, for the next test.
+let_go() {
+	local card
+	for card in "${cards[@]}"; do
+		[ ! -e "$DRIVER/$card" ] || echo "$card" >"$DRIVER/unbind"
+	done
+	if grep -q "^virtio_net " /proc/modules; then
+		modprobe -r virtio_net
+	else
+		for card in "${cards[@]}"; do echo "$card" >"$DRIVER/bind"; done
+	fi
+}
+cards=()
 DONE_HOOK=let_go
 mapfile -t cards < <(cd "$DRIVER" && echo virtio*/net | tr ' ' '\n' | sed 's,/net,,')
 [ "${#cards[@]}" = 2 ] || die "not two cards: ${cards[*]}"
