@@ -93,13 +93,13 @@ const TERMINATE_ROOM: usize = 96;
 /// # Errors
 ///
 /// `ENETDOWN` when the device goes, of which kernel users are told one by one, or the address has:
-/// others NFS hands to the program that writes. `EINVAL`: no such queue pair, too much private data.
+/// NFS hands other errors to who writes. `EINVAL`: no such queue pair, too much private data.
 pub(super) fn connect(device: &Arc<Device>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
     if device.going() {
         return Err(ENETDOWN);
     }
     let qp = device.qp(param.qpn).ok_or(EINVAL)?;
-    let endpoint = Endpoint::new(device)?;
+    let endpoint = Endpoint::new(device).map_err(Plan::down)?;
     endpoint.change(|_, turn| {
         let begun = || {
             let plan = Plan {
@@ -111,7 +111,7 @@ pub(super) fn connect(device: &Arc<Device>, call: ConnectCall, param: &ConnParam
             // Finds out now whether the private data fits.
             plan.request()?;
             let qp = Attachment::new(qp, turn.endpoint)?;
-            let socket = plan.open(turn)?;
+            let socket = plan.open(turn).map_err(Plan::down)?;
             Ok((plan, qp, socket))
         };
         let (plan, qp, socket) = begun().map_err(|error| (error, Phase::Over))?;

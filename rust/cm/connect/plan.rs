@@ -44,11 +44,9 @@ impl Plan {
     }
 
     /// Makes a socket that connects, and limits the time for that.
-    ///
-    /// `ENETDOWN` when the interface or its address went after it was resolved.
     pub(super) fn open(&self, turn: &mut Turn<'_>) -> Result<Socket> {
         let Peers { local, remote } = &self.peers;
-        let socket = Socket::create(&turn.device.netns().ok_or(ENETDOWN)?, Family::of(remote))?;
+        let socket = Socket::create(&turn.device.netns().ok_or(ENODEV)?, Family::of(remote))?;
         if let Some(tos) = self.tos {
             socket.set_tos(tos);
         }
@@ -73,8 +71,16 @@ impl Plan {
                 any.set_port(0);
                 socket.bind(&any)
             }
-            Err(EADDRNOTAVAIL) => Err(ENETDOWN),
             bound => bound,
+        }
+    }
+
+    /// Says of a device or an address that went after it was resolved what ULPs understand,
+    /// whichever step finds it out.
+    pub(super) fn down(error: Error) -> Error {
+        match error {
+            ENODEV | EADDRNOTAVAIL => ENETDOWN,
+            other => other,
         }
     }
 }
