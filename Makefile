@@ -28,7 +28,7 @@ help:
 	@echo '  make demo       from nothing to RDMA traffic and an NFS mount over rsiw'
 	@echo '  make vm         a shell in the guest with the module loaded (KERNEL=7.3, KERNEL=debug)'
 	@echo '  make test       everything that has to hold before a change goes in'
-	@echo '  make test T=02-rping   one system test (KERNEL=debug: on the debug kernel)'
+	@echo '  make test T=02-rping   one system test (T=all: every one; KERNEL=debug: on the debug kernel)'
 	@echo '  make bench      rsiw against TCP, siw and rxe, into docs/performance.md (QUICK=1: the headlines)'
 	@echo '  make kunit      the module'\''s KUnit suites, on the debug kernel'
 	@echo '  make lint       clippy, W=1, rustfmt, checkpatch, shellcheck, cargo clippy'
