@@ -47,7 +47,6 @@ use super::{
         FrameWriter,
         ReadError, //
     },
-    policy,
     stream_config, //
 };
 use crate::{
@@ -59,6 +58,7 @@ use crate::{
     sys::{
         crc,
         errno::{
+            EADDRNOTAVAIL,
             ECONNREFUSED,
             ECONNRESET,
             EHOSTUNREACH,
@@ -92,26 +92,30 @@ const TERMINATE_ROOM: usize = 96;
 ///
 /// # Errors
 ///
-/// `ENETDOWN` when the device goes, of which kernel users are told one by one, or the address has:
-/// NFS hands other errors to who writes. `EINVAL`: no such queue pair, too much private data.
+/// `ENETDOWN` when the device goes, of which kernel users are told one by one, or the address has.
+/// `EINVAL`: no such queue pair, too much private data.
 pub(super) fn connect(device: &Arc<Device>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
+    begin(device, call, param).map_err(|error| match error {
+        // Any step may be the one that finds it gone. NFS hands these two to who writes.
+        ENODEV | EADDRNOTAVAIL => ENETDOWN,
+        other => other,
+    })
+}
+
+/// As [`connect`], but says which of the things that it needs has gone.
+fn begin(device: &Arc<Device>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
     if device.going() {
-        return Err(ENETDOWN);
+        return Err(ENODEV);
     }
     let qp = device.qp(param.qpn).ok_or(EINVAL)?;
-    let endpoint = Endpoint::new(device).map_err(Plan::down)?;
+    let endpoint = Endpoint::new(device)?;
     endpoint.change(|_, turn| {
         let begun = || {
-            let plan = Plan {
-                peers: *call.peers(),
-                tos: call.tos(),
-                policy: policy(param.ird, param.ord),
-                private_data: copy(param.private_data)?,
-            };
+            let plan = Plan::new(&call, param)?;
             // Finds out now whether the private data fits.
             plan.request()?;
             let qp = Attachment::new(qp, turn.endpoint)?;
-            let socket = plan.open(turn).map_err(Plan::down)?;
+            let socket = plan.open(turn)?;
             Ok((plan, qp, socket))
         };
         let (plan, qp, socket) = begun().map_err(|error| (error, Phase::Over))?;
@@ -126,13 +130,6 @@ pub(super) fn connect(device: &Arc<Device>, call: ConnectCall, param: &ConnParam
             stage: Stage::Tcp,
         }))
     })
-}
-
-/// Copies octets.
-fn copy(octets: &[u8]) -> Result<KVec<u8>> {
-    let mut copy = KVec::new();
-    copy.extend_from_slice(octets, GFP_KERNEL)?;
-    Ok(copy)
 }
 
 /// What an initiator has from the first step to the last.

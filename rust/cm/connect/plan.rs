@@ -10,16 +10,17 @@ use kernel::prelude::*;
 use crate::{
     cm::{
         endpoint::Turn,
-        frame::FrameWriter, //
+        frame::FrameWriter,
+        policy, //
     },
     params,
     sys::{
-        errno::{
-            EADDRINUSE,
-            EADDRNOTAVAIL,
-            ENETDOWN, //
+        errno::EADDRINUSE,
+        iwcm::{
+            ConnParam,
+            ConnectCall,
+            Peers, //
         },
-        iwcm::Peers,
         net::Family,
         socket::Socket, //
     },
@@ -30,14 +31,26 @@ pub(super) struct Plan {
     /// The addresses.
     pub(super) peers: Peers,
     /// The type of service.
-    pub(super) tos: Option<u8>,
+    tos: Option<u8>,
     /// What to ask for.
     pub(super) policy: Policy,
     /// The user's octets for the peer.
-    pub(super) private_data: KVec<u8>,
+    private_data: KVec<u8>,
 }
 
 impl Plan {
+    /// What the user of `iw_cm` has asked for.
+    pub(super) fn new(call: &ConnectCall, param: &ConnParam<'_>) -> Result<Self> {
+        let mut private_data = KVec::new();
+        private_data.extend_from_slice(param.private_data, GFP_KERNEL)?;
+        Ok(Self {
+            peers: *call.peers(),
+            tos: call.tos(),
+            policy: policy(param.ird, param.ord),
+            private_data,
+        })
+    }
+
     /// The Request; `EINVAL` if it can not carry the private data.
     pub(super) fn request(&self) -> Result<FrameWriter> {
         FrameWriter::new(&self.policy.request(&self.private_data))
@@ -72,15 +85,6 @@ impl Plan {
                 socket.bind(&any)
             }
             bound => bound,
-        }
-    }
-
-    /// Says of a device or an address that went after it was resolved what ULPs understand,
-    /// whichever step finds it out.
-    pub(super) fn down(error: Error) -> Error {
-        match error {
-            ENODEV | EADDRNOTAVAIL => ENETDOWN,
-            other => other,
         }
     }
 }
