@@ -133,7 +133,7 @@ pub(crate) struct Device {
     /// Counters.
     counters: Counters,
     /// The next number of a domain or completion queue.
-    numbers: Atomic<u32>,
+    numbers: Atomic<u64>,
     /// Objects of each kind.
     objects: [Atomic<u32>; Object::KINDS],
     /// Its users are being sent away.
@@ -300,8 +300,9 @@ impl Device {
         }
     }
 
-    /// The next number of a domain or completion queue.
-    pub(super) fn next_number(&self) -> u32 {
+    /// The next number of a domain or completion queue. None is ever given out again: domains are
+    /// told from each other by it.
+    pub(super) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Relaxed)
     }
 

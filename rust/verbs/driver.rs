@@ -152,7 +152,8 @@ impl Driver for Rsiw {
             return Err(EINVAL);
         }
         let place = Place::take(device, Object::Cq)?;
-        let number = device.next_number();
+        // No more than a name for the process.
+        let number = device.next_number() as u32;
         Cq::new(place, number, request.entries, request.owner, request.core)
     }
 

@@ -27,13 +27,13 @@ impl Qpn {
     }
 }
 
-/// A protection domain, told from every other one of its device.
+/// A protection domain, told from every other one that its device ever had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PdId(u32);
+pub(crate) struct PdId(u64);
 
 impl PdId {
     /// Wraps a number that the device has given out.
-    pub(super) const fn new(number: u32) -> Self {
+    pub(super) const fn new(number: u64) -> Self {
         Self(number)
     }
 }
