@@ -60,7 +60,7 @@ impl RegionTable {
     /// No regions.
     pub(in crate::verbs) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            table <- Table::new(1..MAX_INDEX),
+            table <- Table::new(1..MAX_INDEX + 1),
         })
     }
 
@@ -88,9 +88,14 @@ impl RegionTable {
     }
 
     /// Takes a region out, invalid; what is left of its memory is for the caller to drop, in
-    /// process context.
+    /// process context. By the owner of the region.
+    ///
+    /// The second time nothing happens: its index may be another region's by then.
     pub(in crate::verbs) fn remove(&self, region: &Region) -> Option<Backing> {
-        drop(self.table.remove(region.index));
+        let found = self.table.get_arc(region.index);
+        if found.is_some_and(|found| core::ptr::eq(&*found, region)) {
+            drop(self.table.remove(region.index));
+        }
         region.retire()
     }
 
@@ -144,3 +149,47 @@ impl RegionTable {
 }
 
 const _: () = assert!(limits::MAX_MR <= MAX_INDEX / 16);
+
+#[kunit_tests(rsiw_verbs_region_table)]
+mod tests {
+    use super::*;
+    use crate::verbs::ids;
+
+    const PD: PdId = PdId::new(1);
+
+    fn table() -> Result<Arc<RegionTable>> {
+        Arc::pin_init(RegionTable::new(), GFP_KERNEL)
+    }
+
+    fn enter(table: &RegionTable, index: u32) -> Result<Arc<Region>> {
+        let region = Arc::pin_init(Region::new(index, PD, Kind::User, None), GFP_KERNEL)?;
+        table.table.insert_at(index, region.clone())?;
+        Ok(region)
+    }
+
+    /// Whatever index is drawn can be used.
+    #[test]
+    fn every_index_has_a_place() -> Result {
+        let table = table()?;
+        for index in [1, MAX_INDEX] {
+            let region = enter(&table, index)?;
+            assert!(table.find(ids::stag(index, 0)).is_ok());
+            drop(table.remove(&region));
+            assert!(table.find(ids::stag(index, 0)).is_err());
+        }
+        Ok(())
+    }
+
+    /// Who is taken out twice, once by its owner and once by its end, takes nobody else out.
+    #[test]
+    fn a_successor_stays() -> Result {
+        let table = table()?;
+        let first = enter(&table, 7)?;
+        drop(table.remove(&first));
+        let second = enter(&table, 7)?;
+        drop(table.remove(&first));
+        let found = table.find(ids::stag(7, 0)).map_err(|_| ENOENT)?;
+        assert!(core::ptr::eq(&*found, &*second));
+        Ok(())
+    }
+}
