@@ -6,6 +6,8 @@
 
 use core::ptr::NonNull;
 
+use kernel::prelude::*;
+
 use crate::sys::{
     bindings,
     ib::wr::QpPtr, //
@@ -62,17 +64,21 @@ impl CoreCq {
     /// Whether the completion handler does no more than schedule something, so that it may be
     /// called in any context and under locks: those of `ib_core` itself.
     pub(crate) fn handler_only_schedules(&self) -> bool {
-        // SAFETY: By the invariant of the type; both fields are set before the queue is used.
-        let (user, context) = unsafe {
+        // SAFETY: By the invariant of the type; the fields are set before the queue is used.
+        let (user, own, context) = unsafe {
             let cq = self.0.as_ptr();
-            (!(*cq).uobject.is_null(), (*cq).poll_ctx)
+            let own = !(*cq).wc.is_null();
+            (!(*cq).uobject.is_null(), own, (*cq).poll_ctx)
         };
-        user || matches!(
-            context,
-            bindings::ib_poll_context_IB_POLL_SOFTIRQ
-                | bindings::ib_poll_context_IB_POLL_WORKQUEUE
-                | bindings::ib_poll_context_IB_POLL_UNBOUND_WORKQUEUE
-        )
+        // A queue of `ib_create_cq()` has a handler of its user, and says `IB_POLL_SOFTIRQ`, which
+        // is 0; but only for queues that it polls itself has `ib_core` an array of completions.
+        user || own
+            && matches!(
+                context,
+                bindings::ib_poll_context_IB_POLL_SOFTIRQ
+                    | bindings::ib_poll_context_IB_POLL_WORKQUEUE
+                    | bindings::ib_poll_context_IB_POLL_UNBOUND_WORKQUEUE
+            )
     }
 
     /// Calls the completion handler.
@@ -172,5 +178,43 @@ impl CoreSrq {
                 handler(&mut event, (*srq).srq_context);
             }
         }
+    }
+}
+
+#[kunit_tests(rsiw_sys_ib_event)]
+mod tests {
+    use core::mem::MaybeUninit;
+
+    use super::*;
+
+    /// What is thought of the handler of a kernel user's queue.
+    fn at_once(context: bindings::ib_poll_context, own: bool) -> bool {
+        let mut raw = MaybeUninit::<bindings::ib_cq>::zeroed();
+        let cq = NonNull::from(&mut raw).cast::<bindings::ib_cq>();
+        // SAFETY: All zero is a valid queue, and nobody else knows it.
+        unsafe {
+            (*cq.as_ptr()).poll_ctx = context;
+            if own {
+                (*cq.as_ptr()).wc = NonNull::dangling().as_ptr();
+            }
+        }
+        CoreCq::new(cq).handler_only_schedules()
+    }
+
+    /// Who polls for itself may post from its handler, and says of the context what zeroed memory
+    /// does (docs/design.md: no foreign code runs under a socket lock).
+    #[test]
+    fn handlers_of_others_are_not_called_under_locks() {
+        for context in [
+            bindings::ib_poll_context_IB_POLL_SOFTIRQ,
+            bindings::ib_poll_context_IB_POLL_WORKQUEUE,
+            bindings::ib_poll_context_IB_POLL_UNBOUND_WORKQUEUE,
+        ] {
+            assert!(at_once(context, true));
+            assert!(!at_once(context, false));
+        }
+        let direct = bindings::ib_poll_context_IB_POLL_DIRECT;
+        assert!(!at_once(direct, true));
+        assert!(!at_once(direct, false));
     }
 }

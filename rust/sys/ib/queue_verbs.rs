@@ -139,10 +139,13 @@ impl<D: Driver> Vtable<D> {
         cq: *mut bindings::ib_cq,
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
+        // A handler that is still running may poll.
         // SAFETY: The caller's promise.
-        if let Some(inner) = unsafe { CqObject::<D>::empty(cq) } {
-            D::destroy_cq(&inner);
+        if let Ok(inner) = unsafe { CqObject::<D>::get(cq) } {
+            D::destroy_cq(inner);
         }
+        // SAFETY: As above, and nobody uses the object any more.
+        drop(unsafe { CqObject::<D>::empty(cq) });
         0
     }
 

@@ -138,10 +138,13 @@ impl<D: Driver> Vtable<D> {
         srq: *mut bindings::ib_srq,
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
+        // A handler that is still running may post.
         // SAFETY: The caller's promise.
-        if let Some(inner) = unsafe { SrqObject::<D>::empty(srq) } {
-            D::destroy_srq(&inner);
+        if let Ok(inner) = unsafe { SrqObject::<D>::get(srq) } {
+            D::destroy_srq(inner);
         }
+        // SAFETY: As above, and nobody uses the object any more.
+        drop(unsafe { SrqObject::<D>::empty(srq) });
         0
     }
 
