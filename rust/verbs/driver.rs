@@ -210,6 +210,10 @@ impl Driver for Rsiw {
         }
     }
 
+    fn qp_is_made(qp: &Arc<Qp>) {
+        qp.is_made();
+    }
+
     fn modify_qp(qp: &Arc<Qp>, change: &Change) -> Result {
         qp.modify(change)
     }

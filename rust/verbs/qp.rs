@@ -178,6 +178,8 @@ pub(crate) struct Qp {
     /// Serializes flushing.
     #[pin]
     flushing: SpinLockBh<flush::Flushing>,
+    /// `ib_core`'s object leads here.
+    made: Atomic<bool>,
     /// Events to report, by their bits.
     events: Atomic<u32>,
     /// The queue pair as `ib_core` knows it. Its users: work items, the stream, the attached
@@ -293,6 +295,7 @@ impl Qp {
                 ),
                 changing <- new_mutex!((), "rsiw_qp_changing"),
                 flushing <- new_spinlock_bh!(flush::Flushing::new(), "rsiw_qp_flush"),
+                made: Atomic::new(false),
                 events: Atomic::new(0),
                 core <- CoreRef::new(core),
                 report <- new_work!("rsiw_qp_report"),

@@ -176,6 +176,8 @@ pub(crate) trait Driver: Sized + 'static {
         -> Result<Arc<Self::Qp>>;
     /// What there is to tell of it.
     fn qp_info(qp: &Self::Qp) -> QpInfo<'_>;
+    /// The core's object leads to it from now on.
+    fn qp_is_made(qp: &Arc<Self::Qp>);
     /// Changes attributes.
     fn modify_qp(qp: &Arc<Self::Qp>, change: &Change) -> Result;
     /// Tells attributes.

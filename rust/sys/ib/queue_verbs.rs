@@ -278,6 +278,7 @@ impl<D: Driver> Vtable<D> {
             (*qp).qp_num = info.number;
             QpObject::<D>::fill(qp, inner.clone(), [sq, rq]);
         }
+        D::qp_is_made(inner);
         Ok(())
     }
 

@@ -8,7 +8,13 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Acquire,
+            Release, //
+        },
+        Arc, //
+    }, //
 };
 
 use super::{
@@ -137,9 +143,7 @@ impl Qp {
             _ => {}
         }
         self.flush();
-        if matches!(self.rq, RecvSource::Shared(_)) {
-            self.fatal(QpEvent::LastWqeReached);
-        }
+        self.tell_last_wqe();
         drop(stream);
         self.core.put();
     }
@@ -176,7 +180,15 @@ impl Qp {
 
     /// Puts the queue pair into the error state. Any context; what has to wait is deferred.
     pub(crate) fn fail(self: &Arc<Self>) {
+        if self.fail_quietly() {
+            self.tell_last_wqe();
+        }
+    }
+
+    /// As [`fail`](Self::fail); `true` if it is the first time, and no stream's end will tell of it.
+    fn fail_quietly(self: &Arc<Self>) -> bool {
         let mut inner = self.inner.lock();
+        let failed_before = inner.state == QpState::Error;
         self.set_state(&mut inner, QpState::Error);
         let stream = inner.stream.clone();
         let attached = inner.attached.clone();
@@ -184,13 +196,25 @@ impl Qp {
         drop(inner);
         match stream {
             // The stream's end flushes.
-            Some(stream) => stream.close(how),
+            Some(stream) => {
+                stream.close(how);
+                false
+            }
             None => {
                 if let Some(attached) = attached {
                     attached.qp_leaving(Leaving::Abort);
                 }
                 self.flush();
+                !failed_before
             }
+        }
+    }
+
+    /// Tells that nothing of a shared receive queue is held any more, and nothing will be taken
+    /// (the kernel's `ib_drain_qp()` waits for that).
+    fn tell_last_wqe(self: &Arc<Self>) {
+        if matches!(self.rq, RecvSource::Shared(_)) {
+            self.fatal(QpEvent::LastWqeReached);
         }
     }
 
@@ -262,11 +286,17 @@ impl Qp {
         drop(attached);
     }
 
+    /// From now on `ib_core`'s object leads here.
+    pub(in crate::verbs) fn is_made(&self) {
+        self.made.store(true, Release);
+    }
+
     /// `iw_cm` takes a reference (`iw_add_ref`): destroying waits for it.
     ///
-    /// `false` when it is being destroyed already.
+    /// `false` when it is being destroyed already. And when it is still being made, as the reference
+    /// is given back by way of `ib_core`'s object: a process may have guessed its number.
     pub(crate) fn cm_get(&self) -> bool {
-        self.core.get()
+        self.made.load(Acquire) && self.core.get()
     }
 
     /// `iw_cm` gives a reference back (`iw_rem_ref`).
@@ -278,7 +308,7 @@ impl Qp {
     /// context; sleeps until the stream, the connection manager and `iw_cm` have let go.
     pub(in crate::verbs) fn destroy(self: &Arc<Self>) {
         self.tell_owner_closes();
-        self.fail();
+        self.fail_quietly();
         self.core.retire();
         self.stop_flushing();
     }

@@ -41,12 +41,9 @@ use crate::{
         },
         iwcm::Handle, //
     },
-    verbs::{
-        gid::{
-            self,
-            Standing, //
-        },
-        queue::recv::RecvSource, //
+    verbs::gid::{
+        self,
+        Standing, //
     },
 };
 
@@ -352,9 +349,6 @@ impl Qp {
         }
         self.fail();
         self.fatal(QpEvent::Fatal);
-        if matches!(self.rq, RecvSource::Shared(_)) {
-            self.fatal(QpEvent::LastWqeReached);
-        }
     }
 
     /// Whether the peer has left, and the owner has not noticed.
@@ -366,9 +360,6 @@ impl Qp {
     /// Process context.
     pub(crate) fn left_behind(self: &Arc<Self>) {
         self.fail();
-        if matches!(self.rq, RecvSource::Shared(_)) {
-            self.fatal(QpEvent::LastWqeReached);
-        }
     }
 }
 
