@@ -330,19 +330,17 @@ impl Session<'_> {
 
     /// A Read has its data: reports its work request if it was the last of it.
     pub(super) fn read_done(&mut self, cookie: ReadCookie) {
-        if !cookie.last {
+        let (true, Some(slot)) = (cookie.last, cookie.slot) else {
             return;
-        }
-        let mut status = WcStatus::Success;
-        if let Some(stag) = cookie.invalidate {
-            let by = Invalidator::Local(self.qp.pd());
-            if self.pins.invalidate(stag, by).is_err() {
-                status = WcStatus::LocQpOp;
-            }
-        }
-        if let Some(entry) = cookie.slot.and_then(|slot| self.proto.sent.get_mut(slot)) {
+        };
+        let by = Invalidator::Local(self.qp.pd());
+        let refused = cookie
+            .invalidate
+            .is_some_and(|stag| self.pins.invalidate(stag, by).is_err());
+        if refused {
+            self.slot_failed(slot, WcStatus::LocQpOp);
+        } else if let Some(entry) = self.proto.sent.get_mut(slot) {
             entry.due = Due::Sent(0);
-            entry.status = status;
         }
         self.retire();
     }
