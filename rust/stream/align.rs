@@ -123,7 +123,8 @@ impl Layout {
         } else {
             left.saturating_add(((self.segment >> 1) & !3).max(MIN_SEGMENT))
         };
-        // The straddling FPDU is not worth opening a new buffer in TCP.
-        (room.min(want) <= left_in_run).then_some(room.min(left_in_run))
+        // The straddling FPDU is not worth opening a new buffer in TCP. A run shorter than a
+        // segment, as memory may be scarce, is filled all the same.
+        (at == 0 || room.min(want) <= left_in_run).then_some(room.min(left_in_run))
     }
 }

@@ -40,6 +40,9 @@ const FRAME: usize = 6;
 /// Octets of framing and header of the smallest FPDU with payload, for estimates.
 const OVERHEAD: u32 = 2 + 18 + 3 + 4;
 
+/// Octets of a marker.
+const MARKER: u32 = 4;
+
 /// What came of encoding an FPDU.
 pub(super) enum Encoded {
     /// It has so many octets; more of the message follows.
@@ -50,15 +53,26 @@ pub(super) enum Encoded {
     Failed,
 }
 
+/// Octets a message with so much payload left would take as a single FPDU, about: never less than
+/// an FPDU with an octet of it takes, wherever a marker falls.
+#[inline]
+pub(super) fn wanted(payload: u32, markers: bool) -> u32 {
+    let marker = match markers {
+        true => MARKER,
+        false => 0,
+    };
+    payload.saturating_add(OVERHEAD).saturating_add(marker)
+}
+
 /// The longest ULPDU whose FPDU fits into `room` octets and ends on a 32-bit word.
-fn ulpdu_limit(room: usize, markers: bool) -> u16 {
+pub(super) fn ulpdu_limit(room: usize, markers: bool) -> u16 {
     let words = room & !3;
     let markers = match markers {
         true => words
             .checked_div(512)
             .unwrap_or(0)
             .saturating_add(1)
-            .saturating_mul(4),
+            .saturating_mul(MARKER as usize),
         false => 0,
     };
     let limit = words.saturating_sub(FRAME).saturating_sub(markers);
@@ -70,15 +84,16 @@ impl Session<'_> {
     #[inline]
     pub(super) fn next_fpdu_wants(&self) -> u32 {
         let tx = &self.proto.tx;
-        match &tx.job {
-            Some(Job::Message { segmenter, .. }) => segmenter.remaining().saturating_add(OVERHEAD),
+        let payload = match &tx.job {
+            Some(Job::Message { segmenter, .. }) => segmenter.remaining(),
             Some(Job::Answer) => match tx.queued.irq.head().map(|head| head.request()) {
-                Some(Request::Read(read)) => read.size.saturating_add(OVERHEAD),
-                _ => OVERHEAD,
+                Some(Request::Read(read)) => read.size,
+                _ => 0,
             },
-            Some(Job::Control(ulpdu)) => (ulpdu.len() as u32).saturating_add(OVERHEAD),
-            None => 0,
-        }
+            Some(Job::Control(ulpdu)) => ulpdu.len() as u32,
+            None => return 0,
+        };
+        wanted(payload, tx.markers)
     }
 
     /// Encodes the next FPDU of the current message into `out`.

@@ -2,6 +2,17 @@
 
 //! KUnit suite of the parts of a stream that need neither socket nor queue pair.
 
+use core::convert::Infallible;
+
+use iwarp_wire::{
+    mpa::fpdu::FpduWriter,
+    rdmap::SendKind,
+    tx::{
+        Message,
+        Segmenter, //
+    },
+    Msn, //
+};
 use kernel::prelude::*;
 
 use super::{
@@ -9,15 +20,22 @@ use super::{
         Layout,
         Origin, //
     },
+    encode::{
+        ulpdu_limit,
+        wanted, //
+    },
     sent::{
         Due,
         Entry,
         SentQueue, //
     },
 };
-use crate::verbs::cq::{
-    WcOpcode,
-    WcStatus, //
+use crate::{
+    sys::crc::Kernel,
+    verbs::cq::{
+        WcOpcode,
+        WcStatus, //
+    }, //
 };
 
 /// A Send that is complete at `due`.
@@ -30,6 +48,48 @@ fn entry(id: u64, due: Due) -> Entry {
         status: WcStatus::Success,
         signaled: true,
     }
+}
+
+/// Octets of the buffers that there are for runs, the smaller ones where memory is scarce.
+const CAPACITIES: [u32; 3] = [4096, 16384, 65536];
+
+/// A run laid out like that has room for its first FPDU.
+fn has_room(mss: u32, goal: u32, unsent: u32, tail: u32, capacity: u32) {
+    let layout = Layout::new(mss, goal, unsent, tail, capacity);
+    for places in [0, 4096, 8192, u32::MAX] {
+        let anew = Layout::new(mss, goal, 0, 0, capacity);
+        let layout = layout.within(places).unwrap_or(anew);
+        for want in [8, 60, 1000, 65536, u32::MAX] {
+            let room = layout.room(0, want).unwrap_or(0);
+            assert!(room >= want.min(80));
+            assert!(room <= capacity);
+        }
+    }
+}
+
+/// Encodes the beginning of a Send of `len` octets into what is left of a segment, behind `words`
+/// 32-bit words of an earlier FPDU, as the engine does.
+fn send_fits(lead: u32, words: usize, len: u32, markers: bool) -> Result {
+    let mut out = KVec::from_elem(0u8, 2048, GFP_KERNEL)?;
+    let mut writer = FpduWriter::new(markers, false);
+    let first = writer.write::<Kernel, Infallible>(&mut out, &[], 4 * words + 2, |_| Ok(()));
+    first.map_err(|_| EINVAL)?;
+    let layout = Layout::new(1448, 65160, lead, lead, 65536);
+    let room = layout.room(0, wanted(len, markers)).ok_or(ENOSPC)? as usize;
+    let kind = SendKind {
+        solicited: false,
+        invalidate: None,
+    };
+    let message = Message::Send {
+        msn: Msn::FIRST,
+        kind,
+    };
+    let step = Segmenter::new(message, len).peek(ulpdu_limit(room, markers));
+    let step = step.ok_or(ENODATA)?;
+    let out = out.get_mut(..room).ok_or(EMSGSIZE)?;
+    let (header, len) = (&step.header, usize::from(step.len));
+    let written = writer.write::<Kernel, Infallible>(out, header, len, |_| Ok(()));
+    written.map(|_| ()).map_err(|_| ENOBUFS)
 }
 
 /// Lays FPDUs of one message after the other into a run, as the engine does. Returns the octets
@@ -156,20 +216,29 @@ mod suite {
             for goal in [0, mss, 3 * mss, 65160, 1 << 22] {
                 for tail in [0, 1, mss - 1, mss, goal, 65535] {
                     for unsent in [tail, tail + 1, tail + mss / 2, tail + (1 << 20)] {
-                        let layout = Layout::new(mss, goal, unsent, tail, 65536);
-                        for places in [0, 4096, 8192, u32::MAX] {
-                            let anew = Layout::new(mss, goal, 0, 0, 65536);
-                            let layout = layout.within(places).unwrap_or(anew);
-                            for want in [8, 60, 1000, 65536, u32::MAX] {
-                                let room = layout.room(0, want).unwrap_or(0);
-                                assert!(room >= want.min(80));
-                                assert!(room <= 65536);
-                            }
+                        for capacity in CAPACITIES {
+                            has_room(mss, goal, unsent, tail, capacity);
                         }
                     }
                 }
             }
         }
+    }
+
+    /// MPA-21: a small message fits into the rest of a segment that it is given, wherever the
+    /// peer's markers fall, or is not given it.
+    #[test]
+    fn small_sends_fit_with_markers() -> Result {
+        for markers in [false, true] {
+            for left in (4..=84).step_by(4) {
+                for words in 0..128 {
+                    for len in 0..=5 {
+                        send_fits(1448 - left, words, len, markers)?;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Completions come in posting order, and a Read holds back what is behind it.
