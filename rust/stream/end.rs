@@ -49,6 +49,14 @@ use crate::{
 /// Milliseconds a stream that has ended waits for the peer's FIN, or for room for a Terminate.
 const LINGER_MS: u32 = 5_000;
 
+/// Milliseconds without any progress after which a graceful end is given up: the peer may have to
+/// answer Reads, and TCP may have to send something again.
+const GRACE_MS: u32 = 10_000;
+
+/// How often the end is put off because there was progress: at 5 to 10 s each as long as anybody may
+/// want to wait for the last of what was posted, and not for as long as a peer likes.
+const MOST_DELAYS: u8 = 24;
+
 /// How the stream ends.
 #[derive(Default)]
 pub(super) struct Ending {
@@ -60,8 +68,12 @@ pub(super) struct Ending {
     local: bool,
     /// The connection is to be reset when the socket is released.
     pub(super) reset: bool,
-    /// Octets TCP had taken when the deadline was last set.
+    /// Octets TCP had taken when the deadline was last looked at.
     sent_before: u64,
+    /// Something came since the deadline was last looked at.
+    heard: bool,
+    /// How often the deadline was put off.
+    delays: u8,
 }
 
 impl EndReason {
@@ -76,6 +88,22 @@ impl EndReason {
 }
 
 impl Ending {
+    /// Something came from the peer.
+    #[inline]
+    pub(super) fn heard(&mut self) {
+        self.heard = true;
+    }
+
+    /// Whether the end is put off once more: TCP has taken something since the last time, up to
+    /// octet `sent`, or what was waited for has come, or a part of it.
+    fn goes_on(&mut self, sent: u64, waits: bool) -> bool {
+        let moved = core::mem::replace(&mut self.sent_before, sent) != sent;
+        let heard = core::mem::take(&mut self.heard) && waits;
+        let goes_on = (moved || heard) && self.delays < MOST_DELAYS;
+        self.delays = self.delays.saturating_add(goes_on.into());
+        goes_on
+    }
+
     /// Why a stream has ended whose two halves were closed.
     fn closed(&self) -> EndReason {
         match self.local {
@@ -93,6 +121,7 @@ impl Session<'_> {
                 if self.proto.phase == Phase::Open {
                     self.proto.phase = Phase::Closing;
                     self.proto.ending.local = true;
+                    self.proto.todo.deadline = Some(GRACE_MS);
                     self.qp.enter(QpState::Closing);
                 }
             }
@@ -210,6 +239,9 @@ impl Session<'_> {
     pub(super) fn watch_tcp(&mut self, locked: &mut Locked) {
         match locked.tcp_state() {
             TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2 => {}
+            // Data of which no memory was found yet comes before the end, also that which came
+            // with the last FIN.
+            _ if self.proto.todo.retry && self.proto.phase < Phase::Ended => {}
             TcpState::Close => {
                 let reason = match locked.take_error() {
                     // The last FIN was acknowledged.
@@ -220,8 +252,6 @@ impl Session<'_> {
                 self.end(reason);
                 self.over(false);
             }
-            // Data of which no memory was found yet comes before the FIN.
-            _ if self.proto.todo.retry && self.proto.phase < Phase::Ended => {}
             _ => self.peer_fin(),
         }
     }
@@ -293,24 +323,24 @@ impl Session<'_> {
         }
     }
 
-    /// The wait for the peer has lasted long enough, unless TCP still takes data.
+    /// The wait for the peer has lasted long enough, unless something moves.
     pub(super) fn deadline(&mut self) {
         if self.proto.phase == Phase::Open {
             return self.nudge();
         }
-        let sent = self.proto.tx.sent();
-        let moves = core::mem::replace(&mut self.proto.ending.sent_before, sent) != sent;
-        if moves && !self.proto.tx.fin_sent {
-            self.proto.todo.deadline = Some(LINGER_MS);
-            return;
-        }
+        let fin_sent = self.proto.tx.fin_sent;
+        let graceful = self.proto.phase == Phase::Closing;
+        let goes_on = self.proto.ending.goes_on(self.proto.tx.sent(), graceful);
         match self.proto.phase {
-            Phase::Closing if self.proto.ending.peer_fin || self.proto.tx.fin_sent => {
-                self.end(EndReason::LocalClose);
-                self.over(true);
+            Phase::Closing | Phase::Ended if goes_on && !fin_sent => {
+                self.proto.todo.deadline = Some(if graceful { GRACE_MS } else { LINGER_MS });
             }
-            Phase::Ended => self.over(true),
-            Phase::Starting | Phase::Open | Phase::Closing | Phase::Over => {}
+            Phase::Closing | Phase::Ended => {
+                self.end(EndReason::LocalClose);
+                // What TCP has, and the FIN behind it, it delivers without us.
+                self.over(!fin_sent);
+            }
+            Phase::Starting | Phase::Open | Phase::Over => {}
         }
     }
 

@@ -300,6 +300,7 @@ impl Session<'_> {
         let sent = self.proto.tx.sent().wrapping_sub(before);
         if taken != 0 {
             self.proto.nudges.heard();
+            self.proto.ending.heard();
         }
         if self.proto.reserve.moved(sent.max(taken as u64)) {
             self.reserve(locked);
