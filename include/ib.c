@@ -5,6 +5,7 @@
 #include <linux/kobject.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
+#include <linux/rtnetlink.h>
 #include <linux/scatterlist.h>
 #include <net/addrconf.h>
 #include <net/if_inet6.h>
@@ -190,9 +191,19 @@ void rsiw_netdev_put(struct net_device *ndev)
 	dev_put(ndev);
 }
 
-bool rsiw_netdev_registered(const struct net_device *ndev)
+/* While it holds still no interface goes, nor moves, and no notifier of one runs. */
+bool rsiw_netdev_hold_still(const struct net_device *ndev, const struct net *net)
 {
-	return READ_ONCE(ndev->reg_state) == NETREG_REGISTERED;
+	rtnl_lock();
+	if (READ_ONCE(ndev->reg_state) == NETREG_REGISTERED && dev_net(ndev) == net)
+		return true;
+	rtnl_unlock();
+	return false;
+}
+
+void rsiw_netdev_let_move(void)
+{
+	rtnl_unlock();
 }
 
 struct net_device *rsiw_notifier_netdev(void *data)

@@ -166,12 +166,15 @@ pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
     let id = gid::eui64(netdev.address().unwrap_or_else(random_address));
     let allocated = Allocated::<Rsiw>::new(netdev)?;
     let device = Device::new(globals.clone(), allocated.reference(), netdev, id)?;
+    // Whatever happens to the interface from here on finds the device in the list.
+    let still = netdev.hold_still().ok_or(ENODEV)?;
     globals.devices.lock().push(device.clone(), GFP_KERNEL)?;
+    drop(still);
     // On failure the core has called `removed`, which takes the device out of the list.
     allocated.register(name, device.clone(), netdev, u64::from_ne_bytes(id))?;
-    if !netdev.is_registered() {
-        // The interface went meanwhile, and its notifier may have found no device yet.
-        device.set_going();
+    if device.going() {
+        // Its interface goes, or moves to another network namespace; the notifier may have found that
+        // it could not be taken away yet.
         device.core().unregister();
         return Err(ENODEV);
     }

@@ -44,6 +44,18 @@ pub(crate) enum NetdevKind {
     Other,
 }
 
+/// All interfaces stay where they are as long as it lives: their notifiers wait (the RTNL).
+///
+/// Belongs to the task that made it.
+pub(crate) struct Still(PhantomData<*mut ()>);
+
+impl Drop for Still {
+    fn drop(&mut self) {
+        // SAFETY: Whoever made the value has taken the lock, in the same task.
+        unsafe { bindings::rsiw_netdev_let_move() };
+    }
+}
+
 /// An interface that somebody keeps for the moment.
 pub(crate) struct Netdev<'a> {
     /// The interface.
@@ -129,10 +141,13 @@ impl Netdev<'_> {
         }
     }
 
-    /// Whether it is neither on the way in nor on the way out, at this moment.
-    pub(crate) fn is_registered(&self) -> bool {
-        // SAFETY: The interface is kept.
-        unsafe { bindings::rsiw_netdev_registered(self.netdev.as_ptr().cast()) }
+    /// Keeps it where it was seen; `None` if it is not there any more. Process context; sleeps.
+    pub(crate) fn hold_still(&self) -> Option<Still> {
+        let net = self.net_ptr();
+        // SAFETY: The interface is kept; its namespace is only compared.
+        let held =
+            unsafe { bindings::rsiw_netdev_hold_still(self.netdev.as_ptr().cast(), net.cast()) };
+        held.then_some(Still(PhantomData))
     }
 
     /// Whether an RDMA device with our driver id sits on it already, ours or not.
