@@ -114,9 +114,11 @@ void rsiw_sk_set_tos(struct sock *sk, u8 tos)
 #endif
 }
 
-int rsiw_sk_set_v6only(struct sock *sk)
+void rsiw_sk_set_v6only(struct sock *sk, bool only)
 {
-	return ip6_sock_set_v6only(sk);
+	lock_sock(sk);
+	sk->sk_ipv6only = only;
+	release_sock(sk);
 }
 
 int rsiw_sock_send(struct socket *sock, const void *buf, size_t len)

@@ -28,7 +28,7 @@ void rsiw_sk_prepare(struct sock *sk);
 bool rsiw_sk_hold_net(struct sock *sk);
 void rsiw_sk_cap_sndbuf(struct sock *sk, int octets);
 void rsiw_sk_set_tos(struct sock *sk, u8 tos);
-int rsiw_sk_set_v6only(struct sock *sk);
+void rsiw_sk_set_v6only(struct sock *sk, bool only);
 int rsiw_sock_send(struct socket *sock, const void *buf, size_t len);
 int rsiw_sock_recv(struct socket *sock, void *buf, size_t len);
 

@@ -122,8 +122,9 @@ impl Reception for Listener {
 
     fn take_later(self: &Arc<Self>) {
         let delay = msecs_to_jiffies(RETRY_MS);
-        // Whoever stops the listener cancels what waits, after the lock.
-        if self.open.lock().is_some() {
+        // Whoever stops the listener cancels what waits, after the lock: it is held until then.
+        let open = self.open.lock();
+        if open.is_some() {
             work::process().enqueue_delayed::<_, { Self::TAKE }>(self.clone(), delay);
         }
     }
@@ -206,8 +207,8 @@ impl Listener {
         let local = call.local();
         let socket = ListenSocket::create(&device.netns().ok_or(ENODEV)?, Family::of(local))?;
         socket.set_reuse();
-        if call.v6_only() && matches!(local, SocketAddr::V6(_)) {
-            socket.set_v6only()?;
+        if matches!(local, SocketAddr::V6(_)) {
+            socket.set_v6only(call.v6_only());
         }
         if local.ip().is_unspecified() || local.ip().is_loopback() {
             socket.bind_to_device(device.ifindex())?;

@@ -211,8 +211,9 @@ impl Reception for Door {
 
     fn take_later(self: &Arc<Self>) {
         let delay = msecs_to_jiffies(RETRY_MS);
-        // Whoever shuts the door cancels what waits, after the lock.
-        if self.hall.lock().is_some() {
+        // Whoever shuts the door cancels what waits, after the lock: it is held until then.
+        let hall = self.hall.lock();
+        if hall.is_some() {
             work::process().enqueue_delayed::<_, { Self::TAKE }>(self.clone(), delay);
         }
     }
@@ -290,6 +291,9 @@ impl Door {
         let bound = |addr: &SocketAddr| {
             let socket = ListenSocket::create(netns, Family::of(addr))?;
             socket.set_reuse();
+            if addr.is_ipv6() {
+                socket.set_v6only(false);
+            }
             socket.bind(addr).map(|()| socket)
         };
         match bound(&v6) {
@@ -320,7 +324,8 @@ impl Door {
     fn sweep_later(self: &Arc<Self>) {
         let delay = msecs_to_jiffies(RETRY_MS);
         // As in `take_later`.
-        if matches!(&*self.hall.lock(), Some(hall) if !hall.strangers.is_empty()) {
+        let hall = self.hall.lock();
+        if hall.as_ref().is_some_and(|hall| !hall.strangers.is_empty()) {
             work::process().enqueue_delayed::<_, { Self::SWEEP }>(self.clone(), delay);
         }
     }

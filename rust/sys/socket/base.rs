@@ -104,10 +104,11 @@ impl Base {
         unsafe { bindings::sock_set_reuseaddr(self.sk()) }
     }
 
-    /// Keeps an IPv6 socket from having IPv4 peers. Before it has an address.
-    pub(crate) fn set_v6only(&self) -> Result {
+    /// Whether an IPv6 socket is to have no IPv4 peers; without this `net.ipv6.bindv6only` says so.
+    /// Before it has an address.
+    pub(crate) fn set_v6only(&self, only: bool) {
         // SAFETY: By the type invariant.
-        to_result(unsafe { bindings::rsiw_sk_set_v6only(self.sk()) })
+        unsafe { bindings::rsiw_sk_set_v6only(self.sk(), only) }
     }
 
     /// Sets the type of service (IPv4) or traffic class (IPv6), without the ECN bits.
