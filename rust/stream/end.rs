@@ -51,10 +51,10 @@ const LINGER_MS: u32 = 5_000;
 
 /// Milliseconds without any progress after which a graceful end is given up: the peer may have to
 /// answer Reads, and TCP may have to send something again.
-const GRACE_MS: u32 = 10_000;
+const GRACE_MS: u32 = 8_000;
 
-/// How often the end is put off because there was progress: at 5 to 10 s each as long as anybody may
-/// want to wait for the last of what was posted, and not for as long as a peer likes.
+/// How often the end is put off because there was progress: for three minutes or so, in which the
+/// last of what was posted may be sent, and not for as long as a peer likes.
 const MOST_DELAYS: u8 = 24;
 
 /// How the stream ends.
@@ -95,7 +95,8 @@ impl Ending {
     }
 
     /// Whether the end is put off once more: TCP has taken something since the last time, up to
-    /// octet `sent`, or what was waited for has come, or a part of it.
+    /// octet `sent`, or what was waited for has come, or a part of it. The first time all that was
+    /// before counts as well, so that a tick that was meant for something else ends nothing.
     fn goes_on(&mut self, sent: u64, waits: bool) -> bool {
         let moved = core::mem::replace(&mut self.sent_before, sent) != sent;
         let heard = core::mem::take(&mut self.heard) && waits;
@@ -351,5 +352,36 @@ impl Session<'_> {
             self.proto.tx.queued.nudge();
             self.proto.todo.deadline = self.proto.nudges.next();
         }
+    }
+}
+
+#[kunit_tests(rsiw_stream_end)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_put_off_while_something_moves() {
+        let mut ending = Ending::default();
+        ending.heard();
+        assert!(ending.goes_on(100, true));
+        assert!(!ending.goes_on(100, true));
+        assert!(ending.goes_on(101, true));
+        ending.heard();
+        assert!(ending.goes_on(101, true));
+        assert!(!ending.goes_on(101, true));
+        // Who waits for nothing is not kept by what comes.
+        ending.heard();
+        assert!(!ending.goes_on(101, false));
+        assert!(ending.goes_on(102, false));
+    }
+
+    #[test]
+    fn the_end_is_not_put_off_for_ever() {
+        let mut ending = Ending::default();
+        let mut times = 0;
+        while times < 1000 && ending.goes_on(times + 1, true) {
+            times += 1;
+        }
+        assert_eq!(times, u64::from(MOST_DELAYS));
     }
 }
