@@ -57,22 +57,52 @@ static void on_qp_event(struct ib_event *event, void *context)
 
 	if (event->event == IB_EVENT_QP_FATAL)
 		e->fatal = true;
+	if (event->event == IB_EVENT_QP_LAST_WQE_REACHED) {
+		atomic_inc(&e->nr_last);
+		complete_all(&e->last);
+	}
 }
 
-static int make_end(struct kv_end *e, enum ib_poll_context poll)
+static int make_cq(struct kv_end *e, const struct kv_how *how)
+{
+	struct ib_cq_init_attr attr = { .cqe = 128 };
+
+	e->handled = how->handler;
+	if (e->handled)
+		e->cq = ib_create_cq(e->id->device, how->handler, NULL, e, &attr);
+	else
+		e->cq = ib_alloc_cq(e->id->device, NULL, attr.cqe, 0, how->poll);
+	return PTR_ERR_OR_ZERO(e->cq);
+}
+
+static int make_srq(struct kv_end *e)
+{
+	struct ib_srq_init_attr attr = {
+		.srq_type = IB_SRQT_BASIC, .attr = { .max_wr = 16, .max_sge = 1 },
+	};
+
+	e->srq = ib_create_srq(e->pd, &attr);
+	return PTR_ERR_OR_ZERO(e->srq);
+}
+
+static int make_end(struct kv_end *e, const struct kv_how *how, bool srq)
 {
 	struct ib_qp_init_attr attr = {
 		.qp_type = IB_QPT_RC, .event_handler = on_qp_event, .qp_context = e,
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
 		.cap = { .max_send_wr = 64, .max_recv_wr = 16, .max_send_sge = KV_SGE, .max_recv_sge = 2 },
 	};
+	int err;
 
 	e->pd = ib_alloc_pd(e->id->device, 0);
 	if (IS_ERR(e->pd))
 		return PTR_ERR(e->pd);
-	e->cq = ib_alloc_cq(e->id->device, NULL, 128, 0, poll);
-	if (IS_ERR(e->cq))
-		return PTR_ERR(e->cq);
+	err = make_cq(e, how);
+	if (!err && srq)
+		err = make_srq(e);
+	if (err)
+		return err;
+	attr.srq = e->srq;
 	attr.send_cq = e->cq;
 	attr.recv_cq = e->cq;
 	return rdma_create_qp(e->id, e->pd, &attr);
@@ -83,11 +113,19 @@ static void free_end(struct kv_end *e)
 	if (!e->id)
 		return;
 	if (e->id->qp) {
-		ib_drain_qp(e->id->qp);
+		/* A handler of ours does not know what the drain posts. */
+		if (!e->srq && !e->handled)
+			ib_drain_qp(e->id->qp);
 		rdma_destroy_qp(e->id);
 	}
-	if (!IS_ERR_OR_NULL(e->cq))
-		ib_free_cq(e->cq);
+	if (!IS_ERR_OR_NULL(e->srq))
+		ib_destroy_srq(e->srq);
+	if (!IS_ERR_OR_NULL(e->cq)) {
+		if (e->handled)
+			ib_destroy_cq(e->cq);
+		else
+			ib_free_cq(e->cq);
+	}
 	if (!IS_ERR_OR_NULL(e->pd))
 		ib_dealloc_pd(e->pd);
 	rdma_destroy_id(e->id);
@@ -114,7 +152,7 @@ static int listen(struct kv_pair *p, const struct sockaddr *to)
 }
 
 /* All that comes before rdma_connect(). */
-static int route(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context poll)
+static int route(struct kv_pair *p, const struct sockaddr *to, const struct kv_how *how)
 {
 	struct sockaddr_storage target;
 	int err;
@@ -131,7 +169,7 @@ static int route(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_cont
 	err = err ?: await(p, &p->resolved, "address");
 	err = err ?: rdma_resolve_route(p->a.id, 5000);
 	err = err ?: await(p, &p->resolved, "route");
-	return err ?: make_end(&p->a, poll);
+	return err ?: make_end(&p->a, how, how->srq);
 }
 
 static const struct rdma_conn_param params = {
@@ -145,14 +183,14 @@ int kv_ask(struct kv_pair *p)
 	return rdma_connect(p->a.id, &param);
 }
 
-static int connect(struct kv_pair *p, enum ib_poll_context poll)
+static int connect(struct kv_pair *p, const struct kv_how *how)
 {
 	struct rdma_conn_param param = params;
 	int err;
 
 	err = kv_ask(p);
 	err = err ?: await(p, &p->requested, "connect request");
-	err = err ?: make_end(&p->b, poll);
+	err = err ?: make_end(&p->b, how, false);
 	if (err)
 		return err;
 	rdma_lock_handler(p->b.id);
@@ -162,7 +200,7 @@ static int connect(struct kv_pair *p, enum ib_poll_context poll)
 	return err ?: await(p, &p->b.established, "accepting end established");
 }
 
-int kv_route(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context poll)
+int kv_route(struct kv_pair *p, const struct sockaddr *to, const struct kv_how *how)
 {
 	int err;
 
@@ -171,8 +209,10 @@ int kv_route(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context 
 	init_completion(&p->requested);
 	init_completion(&p->a.established);
 	init_completion(&p->b.established);
+	init_completion(&p->a.last);
+	init_completion(&p->b.last);
 	err = listen(p, to);
-	err = err ?: route(p, to, poll);
+	err = err ?: route(p, to, how);
 	if (err) {
 		pr_err("rsiw_kverbs_test: no way to the peer: %d\n", err);
 		kv_disconnect(p);
@@ -180,13 +220,13 @@ int kv_route(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context 
 	return err;
 }
 
-int kv_connect(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context poll)
+int kv_connect(struct kv_pair *p, const struct sockaddr *to, const struct kv_how *how)
 {
-	int err = kv_route(p, to, poll);
+	int err = kv_route(p, to, how);
 
 	if (err)
 		return err;
-	err = connect(p, poll);
+	err = connect(p, how);
 	if (err) {
 		pr_err("rsiw_kverbs_test: cannot connect: %d\n", err);
 		kv_disconnect(p);
@@ -194,12 +234,17 @@ int kv_connect(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_contex
 	return err;
 }
 
-void kv_disconnect(struct kv_pair *p)
+void kv_hang_up(struct kv_pair *p)
 {
 	if (p->a.id && p->a.id->qp)
 		rdma_disconnect(p->a.id);
 	if (p->b.id && p->b.id->qp)
 		rdma_disconnect(p->b.id);
+}
+
+void kv_disconnect(struct kv_pair *p)
+{
+	kv_hang_up(p);
 	free_end(&p->a);
 	free_end(&p->b);
 	if (p->listener)

@@ -179,7 +179,7 @@ static int one_end(struct flood *f, const struct sockaddr *to, enum ib_poll_cont
 
 	if (!p)
 		return -ENOMEM;
-	err = kv_connect(p, to, poll);
+	err = kv_connect(p, to, &(struct kv_how){ .poll = poll });
 	if (err)
 		goto out;
 	err = flood_start(f, p, opcode);

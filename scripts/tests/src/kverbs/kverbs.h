@@ -25,8 +25,20 @@ struct kv_end {
 	struct rdma_cm_id *id;
 	struct ib_pd *pd;
 	struct ib_cq *cq;
+	struct ib_srq *srq;		/* the case drains it: a second drain waits for a second event */
 	struct completion established;
 	bool fatal;			/* IB_EVENT_QP_FATAL came: a Terminate, or trouble with TCP */
+	struct completion last;		/* IB_EVENT_QP_LAST_WQE_REACHED came */
+	atomic_t nr_last;		/* so often */
+	bool handled;			/* its completions come to a handler of the case */
+	void *mine;			/* of that handler */
+};
+
+/* How the ends are made. */
+struct kv_how {
+	enum ib_poll_context poll;
+	ib_comp_handler handler;	/* instead of ib_core's; its context is the end */
+	bool srq;			/* the connecting end has a shared receive queue */
 };
 
 struct kv_pair {
@@ -36,10 +48,12 @@ struct kv_pair {
 	int status;
 };
 
-int kv_connect(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context poll);
+int kv_connect(struct kv_pair *p, const struct sockaddr *to, const struct kv_how *how);
 /* The same in two steps: up to the connecting queue pair, and what rdma_connect() says then. */
-int kv_route(struct kv_pair *p, const struct sockaddr *to, enum ib_poll_context poll);
+int kv_route(struct kv_pair *p, const struct sockaddr *to, const struct kv_how *how);
 int kv_ask(struct kv_pair *p);
+/* Both ends end the connection; kv_disconnect() does that, and lets go of everything. */
+void kv_hang_up(struct kv_pair *p);
 void kv_disconnect(struct kv_pair *p);
 
 /*
@@ -97,6 +111,12 @@ int kv_late(struct kv_end *e);
 
 /* As many ends are put into error while the peer keeps them busy: what is posted then is flushed. */
 int kv_downed(const struct sockaddr *to, enum ib_poll_context poll, unsigned int ends);
+
+/* The drain of an end with a shared receive queue is short, and its event comes once. */
+int kv_srq(const struct sockaddr *to, enum ib_poll_context poll);
+
+/* Completion handlers that post; with @overlap there may be two of one queue at a time. */
+int kv_handler(const struct sockaddr *to, bool overlap);
 
 /*
  * When the device of @to goes, the first of its clients to be told asks for a connection once more;

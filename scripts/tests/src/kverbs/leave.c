@@ -31,13 +31,14 @@ static struct ib_client client = { .name = "rsiw_kverbs_test", .add = on_add, .r
 
 int kv_leave(const struct sockaddr *to)
 {
+	const struct kv_how how = { .poll = IB_POLL_WORKQUEUE };
 	int err;
 
 	err = ib_register_client(&client);
 	if (err)
 		return err;
 	pair = kzalloc_obj(*pair);
-	err = pair ? kv_route(pair, to, IB_POLL_WORKQUEUE) : -ENOMEM;
+	err = pair ? kv_route(pair, to, &how) : -ENOMEM;
 	if (err) {
 		kfree(pair);
 		pair = NULL;

@@ -26,6 +26,9 @@ MODULE_PARM_DESC(gaps, "use lists with gaps where the device has them");
 static ulong seed = 1;
 module_param(seed, ulong, 0444);
 MODULE_PARM_DESC(seed, "seed of the random choices");
+static bool plain;
+module_param(plain, bool, 0444);
+MODULE_PARM_DESC(plain, "for siw: no last receive is told of, handlers of one queue may overlap");
 static bool leave;
 module_param(leave, bool, 0444);
 MODULE_PARM_DESC(leave, "instead of the rest: a client that connects on a device that goes");
@@ -336,7 +339,7 @@ static int one_connection(int number, const struct sockaddr *to)
 
 	if (!p || !s)
 		goto out;
-	err = kv_connect(p, to, contexts[number]);
+	err = kv_connect(p, to, &(struct kv_how){ .poll = contexts[number] });
 	if (err)
 		goto out;
 	err = side_open(&s[0], &p->a);
@@ -355,6 +358,8 @@ static int one_connection(int number, const struct sockaddr *to)
 	side_close(&s[1]);
 	kv_disconnect(p);
 	err = err ?: kv_downed(to, contexts[number], 20);
+	if (!plain)
+		err = err ?: kv_srq(to, contexts[number]);
 out:
 	kvfree(s);
 	kfree(p);
@@ -373,6 +378,7 @@ static int __init kverbs_init(void)
 	kv_seed(seed);
 	for (i = 0; i < 3 && !err; i++)
 		err = one_connection(i, (struct sockaddr *)&target);
+	err = err ?: kv_handler((struct sockaddr *)&target, plain);
 	if (err) {
 		pr_err("rsiw_kverbs_test: failed (%d), seed %lu\n", err, seed);
 		return err;
