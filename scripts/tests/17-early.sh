@@ -1,0 +1,48 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 120
+# A process that stalls the making of a queue pair, and meanwhile connects it by the number that it
+# will have (src/early.c). It is refused, and the queue pair can be destroyed: with a reference of
+# iw_cm lost on the way that would wait for good, and no signal would end it.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+
+no_qps() { ! rdma resource show qp link r0 | shows .; }
+
+# through CASE PID: the process ends, in less than the ten seconds for which a peer may owe its
+# Reply: whoever destroys a queue pair that connects does not wait for that.
+through() {
+	(wait_for 8 "$1: the process is through with its queue pair" gone "$2") && return
+	show_log "$(log_of "early-$1")"
+	show_stuck
+	kill -9 "$2" || true
+	if ! (wait_for 5 "$1: it can be killed; it hangs in the kernel" gone "$2"); then
+		# Whatever waits for it, or for its device, waits for good: there is nothing to clean up with.
+		trap - EXIT
+		exit 1
+	fi
+	die "$1: the process hung, but could be killed"
+}
+
+# early CASE DESCRIPTION
+early() {
+	local status=0
+	spawn "early-$1" "$RSIW_TESTBIN/early" "$RDMA_V4" "$1"
+	through "$1" "$SPAWNED"
+	wait "$SPAWNED" || status=$?
+	if [ "$status" = 77 ]; then
+		say "this kernel has no userfaultfd: nothing can be stalled"
+		exit 77
+	fi
+	if [ "$status" != 0 ]; then
+		show_log "$(log_of "early-$1")"
+		die "$1: status $status"
+	fi
+	wait_for 10 "no queue pair is left" no_qps
+	ok "$2"
+}
+
+single_bed
+early made "connected before it is made, and destroyed"
+early failed "connected before it is made, and never made"
+run 20 "afterwards" "$RSIW_TESTBIN/abi" "$RDMA_V4" zero_length

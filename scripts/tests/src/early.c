@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * An early bird: connects a queue pair that is still being made. A process can stall the verb that
+ * makes one, by a page for its answer that userfaultfd(2) keeps from being there, and it knows the
+ * number that comes next. Until the verb is through, that number must lead nowhere: iw_cm gives the
+ * references it takes back by way of an object that is not filled in yet, and whoever destroys the
+ * queue pair would wait for one that was lost for good, where no signal reaches him.
+ *
+ * usage: early ADDRESS made|failed
+ *
+ *   made    the answer arrives later, and the queue pair is destroyed while it connects
+ *   failed  it never arrives, so that the verb itself takes the queue pair back
+ *
+ * Status 77: this kernel has no userfaultfd. A destroy that hangs can not be ended from here: that
+ * is for the caller to find out.
+ */
+#include "pair.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/siw-abi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PAGE 4096
+#define WAIT_MS 10000
+/* Two, as the second finds the queue pair taken if the first was let in: one of them fails. */
+#define BIRDS 2
+
+/* The verb, in a thread of its own. */
+struct making {
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ib_uverbs_create_qp_resp *answer;
+	int err;
+};
+
+/* The next octet to be written to @page is reported, and waits for us. */
+static int watch(uint8_t *page)
+{
+	struct uffdio_register missing = {
+		.range = { .start = (uintptr_t)page, .len = PAGE },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	struct uffdio_api api = { .api = UFFD_API };
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0 && errno == ENOSYS)
+		exit(77);
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &missing))
+		fail("userfaultfd: %s", strerror(errno));
+	return fd;
+}
+
+/* Waits until the verb is stalled. */
+static void await_fault(int faults)
+{
+	struct pollfd fd = { .fd = faults, .events = POLLIN };
+	struct uffd_msg message = { 0 };
+
+	if (poll(&fd, 1, WAIT_MS) != 1)
+		fail("create_qp does not answer into the page that is missing");
+	if (read(faults, &message, sizeof(message)) != sizeof(message) || message.event != UFFD_EVENT_PAGEFAULT)
+		fail("no page fault, but event %#x", message.event);
+}
+
+/* Lets the verb go on: with a page, or without any. */
+static void let_go(int faults, uint8_t *page, int with_page)
+{
+	struct uffdio_range range = { .start = (uintptr_t)page, .len = PAGE };
+	struct uffdio_zeropage zero = { .range = range };
+
+	if (with_page ? ioctl(faults, UFFDIO_ZEROPAGE, &zero) :
+			mprotect(page, PAGE, PROT_NONE) || ioctl(faults, UFFDIO_UNREGISTER, &range))
+		fail("the stalled thread can not be let go: %s", strerror(errno));
+}
+
+/* As libibverbs would, but that it chooses where the answer goes. */
+static void *make(void *arg)
+{
+	struct making *m = arg;
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_create_qp command;
+	} __attribute__((packed)) message = {
+		.header = {
+			.command = IB_USER_VERBS_CMD_CREATE_QP,
+			.in_words = sizeof(message) / 4,
+			.out_words = (sizeof(*m->answer) + sizeof(struct siw_uresp_create_qp)) / 4,
+		},
+		.command = {
+			.response = (uintptr_t)m->answer,
+			.pd_handle = m->pd->handle,
+			.send_cq_handle = m->cq->handle,
+			.recv_cq_handle = m->cq->handle,
+			.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1,
+			.qp_type = IBV_QPT_RC,
+		},
+	};
+
+	m->err = write(m->pd->context->cmd_fd, &message, sizeof(message)) < 0 ? errno : 0;
+	return NULL;
+}
+
+static void destroy(struct ibv_context *context, uint32_t handle)
+{
+	struct ib_uverbs_destroy_qp_resp answer;
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_destroy_qp command;
+	} __attribute__((packed)) message = {
+		.header = {
+			.command = IB_USER_VERBS_CMD_DESTROY_QP,
+			.in_words = sizeof(message) / 4,
+			.out_words = sizeof(answer) / 4,
+		},
+		.command = { .response = (uintptr_t)&answer, .qp_handle = handle },
+	};
+
+	if (write(context->cmd_fd, &message, sizeof(message)) < 0)
+		fail("the queue pair can not be destroyed: %s", strerror(errno));
+}
+
+/* Numbers are given out in a circle of all those of 24 bits but 0, 1 and the last (qpns.py). */
+static uint32_t next_number(struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ibv_qp *qp = ibv_create_qp(pd, &attr);
+	uint32_t number = qp ? qp->qp_num : 0;
+
+	if (!qp || ibv_destroy_qp(qp))
+		fail("no ordinary queue pair: %s", strerror(errno));
+	return number == 0xfffffe ? 2 : number + 1;
+}
+
+/* Somebody who takes TCP connections at @at, whose port this finds, and never says a word. */
+static int be_silent(struct sockaddr_in *at)
+{
+	socklen_t len = sizeof(*at);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || bind(fd, (struct sockaddr *)at, len) || listen(fd, 8) ||
+	    getsockname(fd, (struct sockaddr *)at, &len))
+		fail("no TCP listener: %s", strerror(errno));
+	return fd;
+}
+
+/* An identifier that has only to connect, has no queue pair of its own, and does not wait. */
+static struct rdma_cm_id *ready_to_connect(struct rdma_event_channel *events, struct sockaddr_in *to)
+{
+	struct rdma_cm_id *id;
+
+	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) ||
+	    rdma_resolve_addr(id, NULL, (struct sockaddr *)to, WAIT_MS) || rdma_resolve_route(id, WAIT_MS) ||
+	    rdma_migrate_id(id, events))
+		fail("no way to the address: %s", strerror(errno));
+	return id;
+}
+
+/* The error number of the call; 0: it connects. */
+static int connect_as(struct rdma_cm_id *id, uint32_t number)
+{
+	struct rdma_conn_param param = { .responder_resources = 1, .initiator_depth = 1, .qp_num = number };
+
+	return rdma_connect(id, &param) ? errno : 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct sockaddr_in silent = { .sin_family = AF_INET };
+	struct rdma_event_channel *events;
+	struct rdma_cm_id *id[BIRDS];
+	struct making m = { 0 };
+	int i, faults, listener, early[BIRDS], late, made;
+	pthread_t thread;
+	uint32_t number;
+	uint8_t *page;
+
+	if (argc != 3 || inet_pton(AF_INET, argv[1], &silent.sin_addr) != 1)
+		return 2;
+	made = !strcmp(argv[2], "made");
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	page = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	events = rdma_create_event_channel();
+	if (page == MAP_FAILED || !events)
+		fail("no memory, or no rdma_cm");
+	/* The core's part of the answer ends where the driver's begins: with the page that is missing. */
+	page += PAGE;
+	m.answer = (struct ib_uverbs_create_qp_resp *)page - 1;
+	faults = watch(page);
+	listener = be_silent(&silent);
+	for (i = 0; i < BIRDS; i++)
+		id[i] = ready_to_connect(events, &silent);
+	m.pd = ibv_alloc_pd(id[0]->verbs);
+	m.cq = ibv_create_cq(id[0]->verbs, 16, NULL, NULL, 0);
+	if (!m.pd || !m.cq)
+		fail("no protection domain or completion queue");
+	number = next_number(m.pd, m.cq);
+
+	if (pthread_create(&thread, NULL, make, &m))
+		fail("pthread_create");
+	await_fault(faults);
+	for (i = 0; i < BIRDS; i++) {
+		early[i] = connect_as(id[i], number);
+		printf("early connect: %s\n", early[i] ? strerror(early[i]) : "taken");
+	}
+	printf("the verb goes on\n");
+	let_go(faults, page, made);
+	pthread_join(thread, NULL);
+	printf("create_qp: %s\n", m.err ? strerror(m.err) : "made");
+	/* The same call leads to the queue pair once it is there, or else the others said nothing. */
+	late = early[0] ? connect_as(id[0], number) : 0;
+	printf("late connect: %s\n", late ? strerror(late) : "taken");
+	if (!m.err) {
+		printf("destroying it\n");
+		destroy(m.pd->context, m.answer->qp_handle);
+	}
+	printf("letting go of the rest\n");
+	close(listener);
+	for (i = 0; i < BIRDS; i++)
+		rdma_destroy_id(id[i]);
+	if (ibv_destroy_cq(m.cq) || ibv_dealloc_pd(m.pd))
+		fail("something is left of the queue pair: %s", strerror(errno));
+
+	if (m.err != (made ? 0 : EFAULT))
+		fail("create_qp: %s", m.err ? strerror(m.err) : "succeeded without a place for its answer");
+	if (made && m.answer->qpn != number)
+		fail("the number is %u and not the next one, %u", m.answer->qpn, number);
+	for (i = 0; i < BIRDS; i++)
+		if (early[i] != EINVAL)
+			fail("connect %d to what is still being made: %s", i, early[i] ? strerror(early[i]) : "taken");
+	if (late != (made ? 0 : EINVAL))
+		fail("connect afterwards: %s", late ? strerror(late) : "taken");
+	return 0;
+}
