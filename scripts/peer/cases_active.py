@@ -12,8 +12,11 @@ from rdmap import Segment
 
 
 class Listener:
-    def __init__(self):
+    def __init__(self, room=None):
         self.socket = socket.create_server((ADDRESS, 0), backlog=8)
+        if room:
+            # What is accepted inherits it, and then offers no window of more than about that.
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         self.port = self.socket.getsockname()[1]
 
     def accept(self, seconds=5.0):
@@ -41,9 +44,10 @@ def reply_for(request, rev=None, ird=16, ord_=16, data=b"", r=0, **more):
     return mpa.startup(mpa.REPLY_KEY, rev=rev, c=request.c, r=r, data=word + data, **more)
 
 
-def connected(victim, **more):
-    """A connection the victim made to this peer, in full operation; `more` is about the Reply."""
-    listener = Listener()
+def connected(victim, room=None, **more):
+    """A connection the victim made to this peer, which has `room` for so many octets, in full operation; `more` is
+    about the Reply."""
+    listener = Listener(room)
     made = listener.connect(victim)
     stream = listener.accept()
     request = stream.recv_startup()

@@ -19,6 +19,8 @@ CRC = os.environ.get("RSIW_CRC", "1") == "1"
 MARKERS = os.environ.get("RSIW_MARKERS", "0") == "1"
 REQUEST_SECONDS = int(os.environ.get("RSIW_REQUEST_MS", "5000")) / 1000
 REPLY_SECONDS = int(os.environ.get("RSIW_REPLY_MS", "10000")) / 1000
+# Stretches time limits (debug kernel).
+FACTOR = int(os.environ.get("RSIW_TIME_FACTOR", "1"))
 
 # Regions of the victim's arena: offset and length (src/victim.c).
 RW, WO, RO, LOCAL, FOREIGN = (4099, 5000), (16384, 4096), (20480, 4096), (24576, 4096), (28672, 4096)
