@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 500
 # Queue pairs that connect themselves, between two network namespaces and between two
-# devices of one: either end first, IPv4, IPv6 and link-local.
+# devices of one: either end first, IPv4, IPv6 and link-local, and with net.ipv6.bindv6only.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
 # shellcheck source=pingpong.sh
@@ -68,3 +68,25 @@ rdma link del r2
 wait_for 5 "the port is closed" not listening 4791
 $IN_PEER ss -Hltn "sport = :4791" | grep -q . || die "the port of the other namespace is closed"
 ok "the port is open as long as there are devices"
+
+# The door is for both families, also where the administrator has programs' IPv6 sockets take no
+# IPv4 peers. The kernel looks at that when a socket is made: the door's, by the first device.
+V6ONLY=/proc/sys/net/ipv6/bindv6only
+kept=$(cat "$V6ONLY")
+restore_v6only() { echo "$kept" >"$V6ONLY"; }
+DONE_HOOK=restore_v6only
+rdma link del r1
+wait_for 5 "the far port is closed" not listening 4791 "$IN_PEER"
+echo 1 >"$V6ONLY"
+$IN_PEER sh -c "echo 1 >$V6ONLY"
+make_link r0 rv0
+make_peer_link r1 "$RSIW_TYPE"
+v4=$(index_of r0 ffff:0a62:0001)
+v6=$(index_of r0 fd98:0000:0000:0000:0000:0000:0000:0001)
+[ "$v4 $v6" = "$(index_of r1 ffff:0a62:0002) $(index_of r1 fd98:0000:0000:0000:0000:0000:0000:0002)" ] ||
+	die "the addresses are not at the same places of both tables"
+there "bindv6only, IPv4" ibv_rc_pingpong -g "$v4" -n 200 -c
+there "bindv6only, IPv6" ibv_rc_pingpong -g "$v6" -n 200 -c
+pingpong_pair "bindv6only, without a GID" "" "" 127.0.0.1 ibv_rc_pingpong -n 200 -c
+PINGPONG_SERVER_DEVICE=r1 PINGPONG_CLIENT_DEVICE=r1 \
+	pingpong_pair "bindv6only, without a GID, there" "$IN_PEER" "$IN_PEER" 127.0.0.1 ibv_rc_pingpong -n 200 -c
