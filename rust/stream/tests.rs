@@ -85,11 +85,11 @@ fn send_fits(lead: u32, words: usize, len: u32, markers: bool) -> Result {
         kind,
     };
     let step = Segmenter::new(message, len).peek(ulpdu_limit(room, markers));
-    let step = step.ok_or(ENODATA)?;
+    let step = step.ok_or(ENOENT)?;
     let out = out.get_mut(..room).ok_or(EMSGSIZE)?;
     let (header, len) = (&step.header, usize::from(step.len));
     let written = writer.write::<Kernel, Infallible>(out, header, len, |_| Ok(()));
-    written.map(|_| ()).map_err(|_| ENOBUFS)
+    written.map(|_| ()).map_err(|_| EOVERFLOW)
 }
 
 /// Lays FPDUs of one message after the other into a run, as the engine does. Returns the octets

@@ -8,7 +8,7 @@
 . "$(dirname "$0")/../guest/lib.sh"
 # shellcheck source=pingpong.sh
 . "$(dirname "$0")/pingpong.sh"
-[ "${RSIW_KERNEL:-}" != debug ] || exit 77 # it has no rxe, and it is the stock kernel's that are compared
+needs_stock
 
 SRC=$(dirname "$0")/src
 DRIVERS="rsiw siw rxe"
