@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The functions of sockets.h, but those of receive.c. */
+/* The functions of sockets.h, but those of callbacks.c and receive.c. */
 #include <linux/bvec.h>
 #include <linux/net.h>
 #include <linux/skbuff.h>
@@ -20,45 +20,18 @@ struct sock *rsiw_sock_sk(struct socket *sock)
 	return sock->sk;
 }
 
-void rsiw_sk_callbacks(struct sock *sk, struct rsiw_sock_callbacks *callbacks)
-{
-	read_lock_bh(&sk->sk_callback_lock);
-	callbacks->data_ready = sk->sk_data_ready;
-	callbacks->write_space = sk->sk_write_space;
-	callbacks->state_change = sk->sk_state_change;
-	callbacks->error_report = sk->sk_error_report;
-	read_unlock_bh(&sk->sk_callback_lock);
-}
+/*
+ * Seconds of silence until a peer is asked whether it is still there, between questions, and how
+ * many stay unanswered: two minutes in all.
+ */
+#define KEEP_IDLE 60
+#define KEEP_INTERVAL 10
+#define KEEP_COUNT 6
 
 /*
- * Changes what TCP calls, and the handler that rsiw_sk_handler() finds; returns the old one.
- *
- * A callback of a connection runs under the socket's lock, so none is running then, and none
- * finds the old handler afterwards. The data_ready of a listener runs without it: there the
- * caller waits for a grace period. NOCOPY: the children of a listener do not inherit it.
+ * What every connection needs: it sends from softirqs, small frames at once; and a host that died
+ * without a word is noticed, which owes the answer to a Read, perhaps, and TCP nothing.
  */
-void *rsiw_sk_set_callbacks(struct sock *sk, const struct rsiw_sock_callbacks *callbacks,
-			    void *handler)
-{
-	void *old;
-
-	lock_sock(sk);
-	write_lock_bh(&sk->sk_callback_lock);
-	old = rsiw_sk_handler(sk);
-	/* A callback that is not changed yet does nothing without a handler. */
-	rcu_assign_sk_user_data(sk, NULL);
-	WRITE_ONCE(sk->sk_data_ready, callbacks->data_ready);
-	WRITE_ONCE(sk->sk_write_space, callbacks->write_space);
-	WRITE_ONCE(sk->sk_state_change, callbacks->state_change);
-	WRITE_ONCE(sk->sk_error_report, callbacks->error_report);
-	if (handler)
-		__rcu_assign_sk_user_data_with_flags(sk, handler, SK_USER_DATA_NOCOPY);
-	write_unlock_bh(&sk->sk_callback_lock);
-	release_sock(sk);
-	return old;
-}
-
-/* What every connection needs: it sends from softirqs, small frames at once. */
 void rsiw_sk_prepare(struct sock *sk)
 {
 	lock_sock(sk);
@@ -69,6 +42,10 @@ void rsiw_sk_prepare(struct sock *sk)
 	sock_set_flag(sk, SOCK_URGINLINE);
 	release_sock(sk);
 	tcp_sock_set_nodelay(sk);
+	sock_set_keepalive(sk);
+	tcp_sock_set_keepidle(sk, KEEP_IDLE);
+	tcp_sock_set_keepintvl(sk, KEEP_INTERVAL);
+	tcp_sock_set_keepcnt(sk, KEEP_COUNT);
 }
 
 /* Has a kernel's socket hold its namespace as a user's does; false if that has begun to end. */
@@ -172,17 +149,6 @@ void rsiw_sk_unlock_bh(struct sock *sk)
 	local_bh_enable();
 }
 
-/* The handler set by rsiw_sk_set_callbacks(); under the socket's lock or in an RCU section. */
-void *rsiw_sk_handler(struct sock *sk)
-{
-	uintptr_t data = (uintptr_t)rcu_dereference_check(__sk_user_data(sk),
-							  lockdep_sock_is_held(sk));
-
-	if (!(data & SK_USER_DATA_NOCOPY))
-		return NULL;
-	return (void *)(data & SK_USER_DATA_PTRMASK);
-}
-
 u8 rsiw_sk_state(const struct sock *sk)
 {
 	return READ_ONCE(sk->sk_state);
@@ -230,6 +196,12 @@ u32 rsiw_tcp_tail_room(const struct sock *sk)
 	if (!skb || !tcp_skb_can_collapse_to(skb))
 		return U32_MAX;
 	return used < most ? (most - used) * PAGE_SIZE : 0;
+}
+
+/* Octets the peer has acknowledged, ever. */
+u64 rsiw_tcp_acked(const struct sock *sk)
+{
+	return tcp_sk(sk)->bytes_acked;
 }
 
 /* Octets not yet sent, of all buffers. */

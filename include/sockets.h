@@ -22,8 +22,11 @@ struct rsiw_sock_callbacks {
 
 struct sock *rsiw_sock_sk(struct socket *sock);
 void rsiw_sk_callbacks(struct sock *sk, struct rsiw_sock_callbacks *callbacks);
-void *rsiw_sk_set_callbacks(struct sock *sk, const struct rsiw_sock_callbacks *callbacks,
-			    void *handler);
+void rsiw_sk_set_callbacks(struct sock *sk, const struct rsiw_sock_callbacks *callbacks,
+			   void *handler);
+void rsiw_sk_set_incoming(struct sock *sk, const struct rsiw_sock_callbacks *callbacks,
+			  void *handler);
+void rsiw_sk_take_child(struct sock *sk, const struct rsiw_sock_callbacks *callbacks);
 void rsiw_sk_prepare(struct sock *sk);
 bool rsiw_sk_hold_net(struct sock *sk);
 void rsiw_sk_cap_sndbuf(struct sock *sk, int octets);
@@ -39,6 +42,7 @@ void rsiw_sk_lock(struct sock *sk);
 bool rsiw_sk_try_lock_bh(struct sock *sk);
 void rsiw_sk_unlock_bh(struct sock *sk);
 void *rsiw_sk_handler(struct sock *sk);
+void *rsiw_sk_incoming(struct sock *sk);
 u8 rsiw_sk_state(const struct sock *sk);
 int rsiw_sk_take_error(struct sock *sk);
 
@@ -48,6 +52,7 @@ u32 rsiw_tcp_size_goal(struct sock *sk);
 u32 rsiw_tcp_unsent_tail(const struct sock *sk);
 u32 rsiw_tcp_tail_room(const struct sock *sk);
 u32 rsiw_tcp_unsent(const struct sock *sk);
+u64 rsiw_tcp_acked(const struct sock *sk);
 void rsiw_tcp_end_record(struct sock *sk);
 bool rsiw_tcp_is_far(const struct sock *sk, u32 far_us);
 bool rsiw_tcp_fit_sndbuf(struct sock *sk, u32 octets, u32 far_us);

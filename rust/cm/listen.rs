@@ -141,9 +141,9 @@ impl Reception for Listener {
             match open.socket.accept() {
                 Ok(Some(socket)) => (socket, open.device.clone()),
                 Ok(None) => return Ok(false),
-                Err(ENOMEM) => return Err(ENOMEM),
-                // It is gone already; the next one may not be.
-                Err(_) => return Ok(true),
+                // Its namespace goes, and so will the listener; the next one tells.
+                Err(ENODEV) => return Ok(true),
+                Err(error) => return Err(error),
             }
         };
         let endpoint = Endpoint::new(&device)?;

@@ -124,7 +124,8 @@ impl Stream {
         let over = {
             let mut locked = self.state.sock().lock();
             let bh = BhGuard::new();
-            if let Ok(mut state) = self.state.open(&mut locked) {
+            if let Ok(mut opened) = self.state.open(&mut locked) {
+                let (state, locked) = opened.split();
                 if let Some(mut session) = state.session() {
                     // Its lock is not held meanwhile: to close makes completions, for which
                     // interrupts have to be on.
@@ -133,7 +134,7 @@ impl Stream {
                         session.close(how);
                     }
                     if deadline {
-                        session.deadline();
+                        session.deadline(locked);
                     }
                 }
             }

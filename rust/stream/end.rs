@@ -68,8 +68,8 @@ pub(super) struct Ending {
     local: bool,
     /// The connection is to be reset when the socket is released.
     pub(super) reset: bool,
-    /// Octets TCP had taken when the deadline was last looked at.
-    sent_before: u64,
+    /// Octets TCP had taken, and the peer acknowledged, when the deadline was last looked at.
+    moved_before: u64,
     /// Something came since the deadline was last looked at.
     heard: bool,
     /// How often the deadline was put off.
@@ -94,11 +94,11 @@ impl Ending {
         self.heard = true;
     }
 
-    /// Whether the end is put off once more: TCP has taken something since the last time, up to
-    /// octet `sent`, or what was waited for has come, or a part of it. The first time all that was
+    /// Whether the end is put off once more: since the last time TCP has taken something, or the peer
+    /// acknowledged it, `moved` octets in all, or what was waited for has come, or a part of it. The first time all that was
     /// before counts as well, so that a tick that was meant for something else ends nothing.
-    fn goes_on(&mut self, sent: u64, waits: bool) -> bool {
-        let moved = core::mem::replace(&mut self.sent_before, sent) != sent;
+    fn goes_on(&mut self, moved: u64, waits: bool) -> bool {
+        let moved = core::mem::replace(&mut self.moved_before, moved) != moved;
         let heard = core::mem::take(&mut self.heard) && waits;
         let goes_on = (moved || heard) && self.delays < MOST_DELAYS;
         self.delays = self.delays.saturating_add(goes_on.into());
@@ -239,7 +239,9 @@ impl Session<'_> {
     /// Notices what TCP knows of the peer. All that arrived has been taken.
     pub(super) fn watch_tcp(&mut self, locked: &mut Locked) {
         match locked.tcp_state() {
-            TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2 => {}
+            // SynRecv: a connection of TCP Fast Open.
+            TcpState::SynRecv | TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2 => {
+            }
             // Data of which no memory was found yet comes before the end, also that which came
             // with the last FIN.
             _ if self.proto.todo.retry && self.proto.phase < Phase::Ended => {}
@@ -325,13 +327,14 @@ impl Session<'_> {
     }
 
     /// The wait for the peer has lasted long enough, unless something moves.
-    pub(super) fn deadline(&mut self) {
+    pub(super) fn deadline(&mut self, locked: &Locked) {
         if self.proto.phase == Phase::Open {
             return self.nudge();
         }
         let fin_sent = self.proto.tx.fin_sent;
         let graceful = self.proto.phase == Phase::Closing;
-        let goes_on = self.proto.ending.goes_on(self.proto.tx.sent(), graceful);
+        let moved = self.proto.tx.sent().wrapping_add(locked.acked());
+        let goes_on = self.proto.ending.goes_on(moved, graceful);
         match self.proto.phase {
             Phase::Closing | Phase::Ended if goes_on && !fin_sent => {
                 self.proto.todo.deadline = Some(if graceful { GRACE_MS } else { LINGER_MS });

@@ -235,9 +235,9 @@ impl Reception for Door {
             let socket = match hall.socket.accept() {
                 Ok(Some(socket)) => socket,
                 Ok(None) => return Ok(false),
-                Err(ENOMEM) => return Err(ENOMEM),
-                // It is gone already; the next one may not be.
-                Err(_) => return Ok(true),
+                // Its namespace goes, and so will the listener; the next one tells.
+                Err(ENODEV) => return Ok(true),
+                Err(error) => return Err(error),
             };
             let stranger = Stranger::new(self, socket)?;
             if hall.strangers.give(stranger.clone()).is_err() {

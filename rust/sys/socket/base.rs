@@ -78,7 +78,7 @@ impl Base {
         // INVARIANT: As this function's contract says.
         let base = Self { sock, original };
         // SAFETY: The socket is ours; process context.
-        unsafe { bindings::rsiw_sk_set_callbacks(base.sk(), &base.original, ptr::null_mut()) };
+        unsafe { bindings::rsiw_sk_take_child(base.sk(), &base.original) };
         base
     }
 

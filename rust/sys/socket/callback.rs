@@ -168,7 +168,9 @@ pub(super) fn install_incoming<I: Incoming>(base: &Base, handler: Arc<I>) -> Ins
         data_ready: Some(incoming::<I>),
         ..*base.original()
     };
-    set(base, &callbacks, handler.cast_mut().cast());
+    let data = handler.cast_mut().cast();
+    // SAFETY: The socket is owned, this is process context, and the function fits the handler.
+    unsafe { bindings::rsiw_sk_set_incoming(base.sk(), &callbacks, data) };
     Installed::of(handler)
 }
 
@@ -250,8 +252,8 @@ unsafe extern "C" fn error_report<H: Handler>(sk: *mut bindings::sock) {
     unsafe { call::<H>(sk, H::error_report) }
 }
 
-/// `sk_data_ready` of a listening socket, and of its children until they are accepted, which have
-/// no handler.
+/// `sk_data_ready` of a listening socket, and of its children until they are accepted, whose handler
+/// it is not.
 ///
 /// # Safety
 ///
@@ -259,7 +261,7 @@ unsafe extern "C" fn error_report<H: Handler>(sk: *mut bindings::sock) {
 unsafe extern "C" fn incoming<I: Incoming>(sk: *mut bindings::sock) {
     let _rcu = rcu::read_lock();
     // SAFETY: This is an RCU section.
-    let handler = unsafe { bindings::rsiw_sk_handler(sk) };
+    let handler = unsafe { bindings::rsiw_sk_incoming(sk) };
     if let Some(handler) = NonNull::new(handler) {
         // SAFETY: This function is only installed together with an `Arc<I>`, into a socket
         // without a handler, and the socket's reference outlasts RCU sections that found it.

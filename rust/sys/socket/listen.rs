@@ -131,7 +131,7 @@ impl ListenSocket {
     ///
     /// # Errors
     ///
-    /// What became of the connection before it was accepted; the listening socket goes on.
+    /// `ENODEV`: it is gone again, with its namespace. Others: none could be taken.
     pub(crate) fn accept(&self) -> Result<Option<Socket>> {
         let mut child = ptr::null_mut();
         // SAFETY: The socket is ours; `child` is writable.
@@ -139,7 +139,8 @@ impl ListenSocket {
             bindings::kernel_accept(self.base.as_ptr(), &mut child, bindings::RSIW_O_NONBLOCK)
         });
         match result {
-            Err(EAGAIN) => return Ok(None),
+            // EINVAL: it does not listen any more, as somebody from outside wanted (ss -K).
+            Err(EAGAIN | EINVAL) => return Ok(None),
             other => other?,
         }
         let child = NonNull::new(child).ok_or(ENOMEM)?;

@@ -117,6 +117,12 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_end_record(self.as_ptr()) }
     }
 
+    /// The octets that the peer has acknowledged, in all.
+    pub(crate) fn acked(&self) -> u64 {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_acked(self.as_ptr()) }
+    }
+
     /// Whether a third of the send buffer is free, so that it is worth going on to send.
     #[inline]
     pub(crate) fn stream_writable(&self) -> bool {
