@@ -3,15 +3,18 @@
 #include <linux/cpumask.h>
 #include <linux/inetdevice.h>
 #include <linux/kobject.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
 #include <linux/scatterlist.h>
+#include <linux/vmalloc.h>
 #include <net/addrconf.h>
 #include <net/if_inet6.h>
 #include <net/net_namespace.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/iw_cm.h>
 #include <rdma/rdma_netlink.h>
 #include <rdma/uverbs_ioctl.h>
 
@@ -34,7 +37,36 @@ int rsiw_no_udata_io(struct ib_udata *udata)
 	return ib_no_udata_io(udata);
 }
 
+/* Connections */
+
+/* Makes the module depend on iw_cm, whose functions it calls by pointers only. */
+const char *rsiw_iwcm_reason(int reason)
+{
+	return iwcm_reject_msg(reason);
+}
+
 /* Memory */
+
+/* Zeroed pages, paid for by who asks. */
+void *rsiw_ring_alloc(size_t len)
+{
+	return __vmalloc(len, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+}
+
+/* Maps a ring from its beginning into an area that is not longer. */
+int rsiw_ring_map(struct vm_area_struct *vma, void *ring)
+{
+	unsigned long addr;
+	int err;
+
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	for (addr = vma->vm_start; addr < vma->vm_end; addr += PAGE_SIZE, ring += PAGE_SIZE) {
+		err = vm_insert_page(vma, addr, vmalloc_to_page(ring));
+		if (err)
+			return err;
+	}
+	return 0;
+}
 
 struct ib_umem *rsiw_umem_get(struct ib_device *dev, u64 start, u64 len, int access)
 {

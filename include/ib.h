@@ -17,6 +17,7 @@ struct rdma_hw_stats;
 struct rdma_link_ops;
 struct scatterlist;
 struct uverbs_attr_bundle;
+struct vm_area_struct;
 
 /* What a port tells of its interface. */
 struct rsiw_port_info {
@@ -43,6 +44,8 @@ struct rsiw_netdev_info {
 struct ib_udata *rsiw_attrs_udata(struct uverbs_attr_bundle *attrs);
 struct ib_ucontext *rsiw_udata_context(struct ib_udata *udata);
 int rsiw_no_udata_io(struct ib_udata *udata);
+void *rsiw_ring_alloc(size_t len);
+int rsiw_ring_map(struct vm_area_struct *vma, void *ring);
 struct ib_umem *rsiw_umem_get(struct ib_device *dev, u64 start, u64 len, int access);
 size_t rsiw_umem_num_pages(struct ib_umem *umem);
 size_t rsiw_umem_pages(struct ib_umem *umem, struct page **pages, size_t max);
@@ -55,6 +58,7 @@ int rsiw_num_cpus(void);
 struct rsiw_port_info rsiw_port_info(struct ib_device *dev);
 struct rdma_hw_stats *rsiw_alloc_stats(const char * const *names, int n);
 void rsiw_set_stat(struct rdma_hw_stats *stats, int index, u64 value);
+const char *rsiw_iwcm_reason(int reason);
 void rsiw_netdev_info(const struct net_device *ndev, struct rsiw_netdev_info *info);
 size_t rsiw_netdev_gids(const struct net_device *ndev, u8 (*gids)[16], size_t max);
 struct net *rsiw_netdev_net(const struct net_device *ndev);

@@ -111,8 +111,8 @@ pub(super) unsafe extern "C" fn mmap(
     }
     // SAFETY: All entries of our contexts are of this type, and this one is referenced.
     let ring = unsafe { &(*entry.cast::<Entry>()).ring };
-    // SAFETY: The memory is that of `vmalloc_user()`, and the area is not longer than it.
-    let ret = unsafe { bindings::remap_vmalloc_range(vma.cast(), ring.as_ptr(), 0) };
+    // SAFETY: The memory is that of `vmalloc()`, and the area is not longer than it.
+    let ret = unsafe { bindings::rsiw_ring_map(vma.cast(), ring.as_ptr()) };
     // SAFETY: The reference taken above; the pages have their own.
     unsafe { bindings::rdma_user_mmap_entry_put(entry) };
     ret

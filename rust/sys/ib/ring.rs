@@ -48,7 +48,7 @@ pub(crate) enum Owner {
 ///
 /// # Invariants
 ///
-/// `mem` is `vmalloc_user()` memory of `len` octets which lives as long as this value: `slots`
+/// `mem` is zeroed `vmalloc()` memory of `len` octets which lives as long as this value: `slots`
 /// times `words` words, and one more word where `control` is set.
 pub(crate) struct Ring {
     /// The memory.
@@ -85,7 +85,7 @@ impl Ring {
             .and_then(|n| n.checked_add(if control { size_of::<u64>() } else { 0 }))
             .ok_or(EINVAL)?;
         // SAFETY: Any length may be asked for.
-        let mem = unsafe { bindings::vmalloc_user_noprof(len) };
+        let mem = unsafe { bindings::rsiw_ring_alloc(len) };
         let mem = NonNull::new(mem.cast::<u64>()).ok_or(ENOMEM)?;
         // INVARIANT: Fresh zeroed memory of the right length.
         let ring = Self {
