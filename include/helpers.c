@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The functions of helpers.h. */
 #include <linux/bottom_half.h>
+#include <linux/cred.h>
 #include <linux/irqflags.h>
 #include <linux/mm.h>
 #include <linux/preempt.h>
@@ -47,6 +48,22 @@ void rsiw_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags)
 }
 
 /* Whether the caller must not touch bottom halves: local_bh_enable() would warn. */
+s32 rsiw_caller_process(void)
+{
+	return task_tgid_nr(current);
+}
+
+u32 rsiw_caller_user(void)
+{
+	return __kuid_val(current_euid());
+}
+
+/* The kernel itself, or root, who could do as much by other means. */
+bool rsiw_caller_is_trusted(void)
+{
+	return (current->flags & PF_KTHREAD) || uid_eq(current_euid(), GLOBAL_ROOT_UID);
+}
+
 bool rsiw_irqs_off(void)
 {
 	return irqs_disabled() || in_hardirq();

@@ -40,6 +40,39 @@ pub(crate) fn is_due_elsewhere() -> bool {
     unsafe { bindings::rsiw_is_due_elsewhere() }
 }
 
+/// Who calls, in process context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// The process.
+    process: i32,
+    /// On whose behalf it works: its effective user.
+    user: u32,
+}
+
+impl Caller {
+    /// Looks who it is. Process context.
+    pub(crate) fn now() -> Self {
+        // SAFETY: Both read of the current task what only the task itself changes.
+        unsafe {
+            Self {
+                process: bindings::rsiw_caller_process(),
+                user: bindings::rsiw_caller_user(),
+            }
+        }
+    }
+
+    /// Whether it is the kernel itself, in a thread of its own, or root. Process context.
+    pub(crate) fn is_trusted() -> bool {
+        // SAFETY: As in `now`.
+        unsafe { bindings::rsiw_caller_is_trusted() }
+    }
+
+    /// Whether the process or the user is the same.
+    pub(crate) fn is_one_with(self, other: Self) -> bool {
+        self.process == other.process || self.user == other.user
+    }
+}
+
 /// Keeps bottom halves of this CPU off while it lives. Nests; not with interrupts off.
 pub(crate) struct BhGuard(NotThreadSafe);
 

@@ -61,6 +61,7 @@ pub(crate) use crate::sys::ib::event::QpEvent;
 use crate::{
     stream::Stream,
     sys::{
+        context::Caller,
         ib::{
             core_ref::CoreRef,
             event::CoreQp,
@@ -167,6 +168,8 @@ pub(crate) struct Qp {
     signal_all: bool,
     /// Who owns it.
     owner: Owner,
+    /// Who made it.
+    maker: Caller,
     /// The state, for a look without the lock.
     state: Atomic<u32>,
     /// The state and what goes with it.
@@ -278,6 +281,7 @@ impl Qp {
                 cap,
                 signal_all,
                 owner,
+                maker: Caller::now(),
                 state: Atomic::new(QpState::Idle as u32),
                 inner <- new_spinlock_irq!(
                     QpInner {

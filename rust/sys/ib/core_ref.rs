@@ -21,12 +21,15 @@ use kernel::{
     }, //
 };
 
+/// No more users are let in.
+const RETIRED: u32 = 1 << 31;
+
 /// A pointer-like value and its users.
 #[pin_data]
 pub(crate) struct CoreRef<T> {
     /// The value.
     value: T,
-    /// One for each user, and one until it is retired.
+    /// One for each user, one until it is retired, and [`RETIRED`] from then on.
     users: Atomic<u32>,
     /// There are no users any more.
     #[pin]
@@ -60,13 +63,16 @@ impl<T> CoreRef<T> {
         })
     }
 
-    /// Counts another user; `false` when there is none any more.
+    /// Counts another user; `false` once the value is being retired: others that come and go all the
+    /// time would keep that from ending.
     pub(crate) fn get(&self) -> bool {
         let mut users = self.users.load(Relaxed);
         loop {
-            let Some(more) = users.checked_add(1).filter(|_| users != 0) else {
+            // Whoever retires it has his own one until then.
+            let more = users.wrapping_add(1);
+            if more >= RETIRED {
                 return false;
-            };
+            }
             match self.users.cmpxchg(users, more, Acquire) {
                 Ok(_) => return true,
                 Err(now) => users = now,
@@ -76,7 +82,7 @@ impl<T> CoreRef<T> {
 
     /// Counts a user off. Any context.
     pub(crate) fn put(&self) {
-        if self.users.fetch_sub(1, Full) == 1 {
+        if self.users.fetch_sub(1, Full) == RETIRED | 1 {
             self.idle.complete_all();
         }
     }
@@ -93,9 +99,44 @@ impl<T> CoreRef<T> {
         &self.value
     }
 
-    /// Counts the owner off and waits for the other users. Once, in process context; sleeps.
+    /// Lets nobody in any more, counts the owner off and waits for the other users. Once, in process
+    /// context; sleeps.
     pub(crate) fn retire(&self) {
+        self.users.fetch_add(RETIRED, Full);
         self.put();
         self.idle.wait_for_completion();
+    }
+}
+
+#[kunit_tests(rsiw_sys_core_ref)]
+mod tests {
+    use kernel::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn nobody_is_let_in_when_it_is_retired() -> Result {
+        let one = Arc::pin_init(CoreRef::new(7), GFP_KERNEL)?;
+        assert!(one.get());
+        // As `retire` begins: there is a user left, for whom it waits.
+        one.users.fetch_add(RETIRED, Full);
+        one.put();
+        assert!(!one.get());
+        assert!(one.with(|_| ()).is_none());
+        assert!(one.users.load(Relaxed) == RETIRED | 1);
+        // The last one ends the wait.
+        one.put();
+        one.idle.wait_for_completion();
+        assert!(!one.get());
+        Ok(())
+    }
+
+    #[test]
+    fn without_users_it_is_retired_at_once() -> Result {
+        let one = Arc::pin_init(CoreRef::new(7), GFP_KERNEL)?;
+        assert!(one.with(|value| *value) == Some(7));
+        one.retire();
+        assert!(!one.get());
+        Ok(())
     }
 }

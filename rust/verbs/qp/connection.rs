@@ -29,6 +29,7 @@ use crate::{
         EndReason,
         Stream, //
     },
+    sys::context::Caller,
     verbs::queue::recv::RecvSource, //
 };
 
@@ -291,12 +292,15 @@ impl Qp {
         self.made.store(true, Release);
     }
 
-    /// `iw_cm` takes a reference (`iw_add_ref`): destroying waits for it.
+    /// `iw_cm` takes a reference (`iw_add_ref`) for the caller: destroying waits for it. Process
+    /// context.
     ///
     /// `false` when it is being destroyed already. And when it is still being made, as the reference
-    /// is given back by way of `ib_core`'s object: a process may have guessed its number.
+    /// is given back by way of `ib_core`'s object: a process may have guessed its number. Or it is
+    /// somebody else's, as nobody before has asked whose number that is.
     pub(crate) fn cm_get(&self) -> bool {
-        self.made.load(Acquire) && self.core.get()
+        let ours = Caller::is_trusted() || self.is_user() && self.maker.is_one_with(Caller::now());
+        ours && self.made.load(Acquire) && self.core.get()
     }
 
     /// `iw_cm` gives a reference back (`iw_rem_ref`).
