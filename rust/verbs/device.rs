@@ -3,6 +3,8 @@
 //! A device: one interface, one port, and all that belongs to it.
 
 use kernel::{
+    impl_has_work,
+    new_work,
     prelude::*,
     sync::{
         atomic::{
@@ -13,6 +15,10 @@ use kernel::{
         },
         rcu,
         Arc, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
     }, //
 };
 
@@ -28,7 +34,8 @@ use crate::{
             new_spinlock_bh,
             SpinLockBh, //
         },
-        net::NetNs, //
+        net::NetNs,
+        work, //
     },
     verbs::{
         counters::Counters,
@@ -141,6 +148,21 @@ pub(crate) struct Device {
     /// What the connection manager keeps for it.
     #[pin]
     cm: cm::DeviceState,
+    /// Takes it out of the list.
+    #[pin]
+    forget: Work<Self, 0>,
+}
+
+impl_has_work! {
+    impl HasWork<Self, 0> for Device { self.forget }
+}
+
+impl WorkItem<0> for Device {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.globals.end(&this);
+    }
 }
 
 impl Device {
@@ -168,6 +190,7 @@ impl Device {
                 objects: [const { Atomic::new(0) }; Object::KINDS],
                 going: Atomic::new(false),
                 cm <- cm::DeviceState::new(),
+                forget <- new_work!("rsiw_device_forget"),
             }? Error),
             GFP_KERNEL,
         )
@@ -243,6 +266,12 @@ impl Device {
         self.cm.abort_all();
     }
 
+    /// The core lets go of it: it is to be taken out of the list of devices when the core is through
+    /// with that. As long as it is there the module waits for it. Process context.
+    pub(super) fn is_removed(self: &Arc<Self>) {
+        let _ = work::process().enqueue::<Arc<Self>, 0>(self.clone());
+    }
+
     /// The queue pair of that number. Any context.
     pub(crate) fn qp(&self, number: u32) -> Option<Arc<Qp>> {
         let qp = self.globals.qps().get_arc(number)?;
@@ -250,7 +279,7 @@ impl Device {
     }
 
     /// The queue pair of that number as `ib_core` knows it, with a reference for `iw_cm`
-    /// ([`Qp::cm_put`]). Any context.
+    /// ([`Qp::cm_put`]). Process context.
     pub(crate) fn qp_for_cm(&self, number: u32) -> Option<QpPtr> {
         let guard = rcu::read_lock();
         let qp = self.globals.qps().get(number, &guard)?;

@@ -128,7 +128,7 @@ impl Driver for Rsiw {
         device.set_going();
         device.cm_state().shut_down();
         device.doors().leave(device);
-        device.globals().forget(device);
+        device.is_removed();
     }
 
     fn gid(device: &Device, index: u32) -> Gid {

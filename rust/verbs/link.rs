@@ -92,7 +92,7 @@ impl Globals {
         let of = |standing| {
             devices
                 .iter()
-                .filter(|device| device.is_in(net))
+                .filter(|device| device.is_in(net) && !device.going())
                 .any(|device| device.gid_standing(gid) == standing)
         };
         if of(Standing::Address) {
@@ -123,14 +123,14 @@ impl Globals {
                 return;
             };
             device.set_going();
-            device.core().unregister();
-            // A device that was never registered, or somebody else's work that is done now.
-            self.forget(&device);
+            self.end(&device);
         }
     }
 
-    /// Takes a device out of the list.
-    pub(super) fn forget(&self, device: &Arc<Device>) {
+    /// Ends a device's registration, waits for whoever else is doing that, in the driver's code, too,
+    /// and takes the device out of the list. Process context; sleeps.
+    pub(super) fn end(&self, device: &Arc<Device>) {
+        device.core().unregister();
         self.devices
             .lock()
             .retain(|other| !core::ptr::eq(Arc::as_ptr(other), Arc::as_ptr(device)));
@@ -170,7 +170,7 @@ pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
     let still = netdev.hold_still().ok_or(ENODEV)?;
     globals.devices.lock().push(device.clone(), GFP_KERNEL)?;
     drop(still);
-    // On failure the core has called `removed`, which takes the device out of the list.
+    // On failure the core has called `removed`, which has the device taken out of the list.
     allocated.register(name, device.clone(), netdev, u64::from_ne_bytes(id))?;
     if device.going() {
         // Its interface goes, or moves to another network namespace; the notifier may have found that

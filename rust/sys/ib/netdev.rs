@@ -147,7 +147,8 @@ impl Netdev<'_> {
         // SAFETY: The interface is kept; its namespace is only compared.
         let held =
             unsafe { bindings::rsiw_netdev_hold_still(self.netdev.as_ptr().cast(), net.cast()) };
-        held.then_some(Still(PhantomData))
+        // Not then_some(): what is made only to be dropped would unlock.
+        held.then(|| Still(PhantomData))
     }
 
     /// Whether an RDMA device with our driver id sits on it already, ours or not.
