@@ -306,6 +306,11 @@ impl Region {
             .map_err(|_| AccessError::InvalidStag)
     }
 
+    /// Whether it is valid, under whatever key.
+    fn is_valid(&self) -> bool {
+        self.cell.is_published()
+    }
+
     /// Makes it invalid if it is valid under `key`; the list of pieces becomes the spare one.
     fn invalidate(&self, key: u8) -> Result<(), AccessError> {
         let old = self

@@ -121,6 +121,8 @@ impl Session<'_> {
             }
             SendOp::RegMr(reg) => {
                 let regions = self.qp.device().regions();
+                // Whoever revokes the region elsewhere waits for pins, and this for him.
+                self.pins.release();
                 let done = regions.register(self.qp.pd(), &reg).is_ok();
                 self.local_operation(entry, done)
             }

@@ -147,6 +147,11 @@ impl<T> PinCell<T> {
         result
     }
 
+    /// Whether the value is published, at this moment.
+    pub(crate) fn is_published(&self) -> bool {
+        self.state.load(Acquire) & PUBLISHED != 0
+    }
+
     /// Takes the value back: nobody gets a new pin, and the old ones are waited for; then `after`
     /// has the value for itself, with bottom halves disabled.
     ///

@@ -39,6 +39,8 @@ impl Qp {
         self.fail();
         for _ in 0..ROUNDS {
             work::process().flush();
+            // Whoever is about to flush has looked at the state of before.
+            let flushing = self.flushing.lock();
             let mut inner = self.inner.lock();
             if inner.state == QpState::Error
                 && inner.stream.is_none()
@@ -50,6 +52,8 @@ impl Qp {
                 self.renew(&mut inner);
                 return Ok(());
             }
+            drop(inner);
+            drop(flushing);
         }
         Err(EBUSY)
     }

@@ -122,7 +122,8 @@ impl RegionTable {
     /// Any context with interrupts on; the caller holds no [`PinnedRegion`]: two that each hold a
     /// pin and wait for the other's would never end.
     ///
-    /// A peer may only invalidate what was registered by a work request, for one stream, not what
+    /// For our own user a region that is invalid already is no error; one that is valid under another
+    /// key is. A peer may only invalidate what was registered by a work request, for one stream, not what
     /// others share (RFC 5040 section 8.1, requirements.md DDP-89, RDMAP-36).
     pub(crate) fn invalidate(&self, stag: Stag, by: Invalidator) -> Result<(), AccessError> {
         let region = self.find(stag)?;
@@ -133,7 +134,11 @@ impl RegionTable {
         if !matches!(region.kind(), Kind::FastReg(_)) {
             return Err(AccessError::Rights);
         }
-        region.invalidate(stag.key())
+        match (region.invalidate(stag.key()), by) {
+            // The peer may have been first, which our user did not know of yet.
+            (Err(_), Invalidator::Local(_)) if !region.is_valid() => Ok(()),
+            (result, _) => result,
+        }
     }
 
     /// Carries out a `REG_MR` work request of a queue pair of `pd`.

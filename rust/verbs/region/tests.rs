@@ -198,6 +198,14 @@ mod suite {
             table.invalidate(stag, Invalidator::Remote(PD)),
             Err(AccessError::InvalidStag)
         );
+        // Our own user may not know yet that the peer was first; but it has to know the key.
+        assert_eq!(table.invalidate(stag, Invalidator::Local(PD)), Ok(()));
+        let again = registered(&table, &region, 4, 0, ALL, &buffers)?;
+        assert_eq!(
+            table.invalidate(stag, Invalidator::Local(PD)),
+            Err(AccessError::InvalidStag)
+        );
+        assert_eq!(table.invalidate(again, Invalidator::Local(PD)), Ok(()));
         // Memory of a process is shared by all streams of its domain (DDP-89, RDMAP-36).
         let shared = table.create(PD, Kind::User, None)?;
         let mut list = Segments::with_capacity(1, GFP_KERNEL)?;
