@@ -7,6 +7,7 @@
 # client, over a pair of veth interfaces with the server in a namespace of its own.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
+needs_stock
 # shellcheck source=nfs.sh
 . "$(dirname "$0")/nfs.sh"
 

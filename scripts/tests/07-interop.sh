@@ -7,6 +7,7 @@
 # avoids siw's own defects.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
+needs_stock
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"
 
