@@ -47,7 +47,6 @@ void rsiw_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags)
 	spin_unlock_irqrestore(lock, flags);
 }
 
-/* Whether the caller must not touch bottom halves: local_bh_enable() would warn. */
 s32 rsiw_caller_process(void)
 {
 	return task_tgid_nr(current);
@@ -64,6 +63,7 @@ bool rsiw_caller_is_trusted(void)
 	return (current->flags & PF_KTHREAD) || uid_eq(current_euid(), GLOBAL_ROOT_UID);
 }
 
+/* Whether the caller must not touch bottom halves: local_bh_enable() would warn. */
 bool rsiw_irqs_off(void)
 {
 	return irqs_disabled() || in_hardirq();

@@ -95,8 +95,9 @@ impl Ending {
     }
 
     /// Whether the end is put off once more: since the last time TCP has taken something, or the peer
-    /// acknowledged it, `moved` octets in all, or what was waited for has come, or a part of it. The first time all that was
-    /// before counts as well, so that a tick that was meant for something else ends nothing.
+    /// acknowledged it, `moved` octets in all, or what was waited for has come, or a part of it. The
+    /// first time all that was before counts as well, so that a tick that was meant for something
+    /// else ends nothing.
     fn goes_on(&mut self, moved: u64, waits: bool) -> bool {
         let moved = core::mem::replace(&mut self.moved_before, moved) != moved;
         let heard = core::mem::take(&mut self.heard) && waits;

@@ -14,9 +14,8 @@
  * Status 77: this kernel has no userfaultfd. A destroy that hangs can not be ended from here: that
  * is for the caller to find out.
  */
-#include "pair.h"
+#include "ask.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -33,7 +32,6 @@
 #include <unistd.h>
 
 #define PAGE 4096
-#define WAIT_MS 10000
 /* Two, as the second finds the queue pair taken if the first was let in: one of them fails. */
 #define BIRDS 2
 
@@ -146,42 +144,10 @@ static uint32_t next_number(struct ibv_pd *pd, struct ibv_cq *cq)
 	return number == 0xfffffe ? 2 : number + 1;
 }
 
-/* Somebody who takes TCP connections at @at, whose port this finds, and never says a word. */
-static int be_silent(struct sockaddr_in *at)
-{
-	socklen_t len = sizeof(*at);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0 || bind(fd, (struct sockaddr *)at, len) || listen(fd, 8) ||
-	    getsockname(fd, (struct sockaddr *)at, &len))
-		fail("no TCP listener: %s", strerror(errno));
-	return fd;
-}
-
-/* An identifier that has only to connect, has no queue pair of its own, and does not wait. */
-static struct rdma_cm_id *ready_to_connect(struct rdma_event_channel *events, struct sockaddr_in *to)
-{
-	struct rdma_cm_id *id;
-
-	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) ||
-	    rdma_resolve_addr(id, NULL, (struct sockaddr *)to, WAIT_MS) || rdma_resolve_route(id, WAIT_MS) ||
-	    rdma_migrate_id(id, events))
-		fail("no way to the address: %s", strerror(errno));
-	return id;
-}
-
-/* The error number of the call; 0: it connects. */
-static int connect_as(struct rdma_cm_id *id, uint32_t number)
-{
-	struct rdma_conn_param param = { .responder_resources = 1, .initiator_depth = 1, .qp_num = number };
-
-	return rdma_connect(id, &param) ? errno : 0;
-}
-
 int main(int argc, char **argv)
 {
-	struct sockaddr_in silent = { .sin_family = AF_INET };
 	struct rdma_event_channel *events;
+	struct sockaddr_in silent;
 	struct rdma_cm_id *id[BIRDS];
 	struct making m = { 0 };
 	int i, faults, listener, early[BIRDS], late, made;
@@ -189,8 +155,9 @@ int main(int argc, char **argv)
 	uint32_t number;
 	uint8_t *page;
 
-	if (argc != 3 || inet_pton(AF_INET, argv[1], &silent.sin_addr) != 1)
+	if (argc != 3)
 		return 2;
+	silent = address_of(argv[1]);
 	made = !strcmp(argv[2], "made");
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	page = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -103,6 +103,9 @@ void kv_layout_put(const struct kv_layout *l, u8 *to, const u8 *data);
 /* The longest page list, of memory of @b, written and read by @a. */
 int kv_longest(struct kv_end *a, struct kv_end *b);
 
+/* A region that is invalid already may be invalidated; one that is valid under another key not. */
+int kv_invalid(const struct sockaddr *to, enum ib_poll_context poll);
+
 /* Several threads post Writes and Reads to the queue pair of @a, @rounds of each. */
 int kv_crowd(struct kv_end *a, struct kv_end *b, unsigned int rounds);
 

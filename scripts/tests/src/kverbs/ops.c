@@ -342,8 +342,7 @@ static int one_connection(int number, const struct sockaddr *to)
 	err = kv_connect(p, to, &(struct kv_how){ .poll = contexts[number] });
 	if (err)
 		goto out;
-	err = side_open(&s[0], &p->a);
-	err = err ?: side_open(&s[1], &p->b);
+	err = side_open(&s[0], &p->a) ?: side_open(&s[1], &p->b);
 	for (i = 0; !err && i < rounds; i++)
 		err = one_operation(s, i == 0);
 	err = err ?: kv_longest(&p->a, &p->b);
@@ -352,11 +351,11 @@ static int one_connection(int number, const struct sockaddr *to)
 	/* Requests are flushed before the memory they name goes away. */
 	ib_drain_qp(p->a.id->qp);
 	ib_drain_qp(p->b.id->qp);
-	err = err ?: kv_late(&p->a);
-	err = err ?: kv_late(&p->b);
+	err = err ?: kv_late(&p->a) ?: kv_late(&p->b);
 	side_close(&s[0]);
 	side_close(&s[1]);
 	kv_disconnect(p);
+	err = err ?: kv_invalid(to, contexts[number]);
 	err = err ?: kv_downed(to, contexts[number], 20);
 	if (!plain)
 		err = err ?: kv_srq(to, contexts[number]);

@@ -1,0 +1,72 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 180
+# Rings are memory that a process takes, so its memory cgroup pays for them: what it has is counted,
+# what it may not have it does not get, and all comes back when it ends.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=cgroup.sh
+. "$(dirname "$0")/cgroup.sh"
+
+# Octets of the rings that src/rings.c asks for one by one.
+RING=32000000
+LIMIT=$((64 << 20))
+# More than the program needs for itself.
+SLACK=$((8 << 20))
+
+used() { cat "$GROUP/memory.current"; }
+no_more_than() { [ "$(used)" -le "$1" ]; }
+made() { grep -c '^made' "$(log_of "$1")" || true; }
+over() { gone "$SPAWNED" || grep -qx "done" "$(log_of "$1")"; }
+
+# rings NAME COUNT: a process in the cgroup that takes as many as it gets.
+rings() {
+	# shellcheck disable=SC2016 # expanded by the inner shell
+	spawn "$1" sh -c 'echo $$ >"$1/cgroup.procs" && exec "$2" r0 "$3"' sh "$GROUP" "$RSIW_TESTBIN/rings" "$2"
+	(wait_for 60 "$1: all rings are made, or no more are to be had" over "$1") && return
+	show_log "$(log_of "$1")"
+	die "$1: hangs after $(made "$1") rings"
+}
+
+# given_back NAME
+given_back() {
+	stop "$SPAWNED"
+	(wait_for 20 "$1: the memory comes back" no_more_than "$SLACK") || die "$1: $(used) octets are left"
+}
+
+remove_group() { rmdir "$GROUP"; }
+
+cgroup_root
+if ! grep -qw memory "$CGROUP/cgroup.controllers"; then
+	say "this kernel has no memory cgroups: nobody could pay for rings"
+	exit 77
+fi
+GROUP=$CGROUP/rsiw-test
+echo +memory >"$CGROUP/cgroup.subtree_control"
+mkdir "$GROUP"
+DONE_HOOK=remove_group
+single_bed
+
+rings counted 3
+[ "$(made counted)" = 3 ] || {
+	show_log "$(log_of counted)"
+	die "$(made counted) of 3 rings were made, without a limit"
+}
+used=$(used)
+[ "$used" -ge $((3 * RING)) ] || die "three rings of $RING octets, of which the cgroup pays for $used"
+given_back counted
+ok "three rings: $used octets, and $(used) afterwards"
+
+echo "$LIMIT" >"$GROUP/memory.max"
+rings limited 16
+case $(made limited) in
+1 | 2) ;;
+*)
+	show_log "$(log_of limited)"
+	die "$(made limited) rings of $RING octets were made with $LIMIT"
+	;;
+esac
+if gone "$SPAWNED"; then how=killed; else how=$(grep '^refused' "$(log_of limited)"); fi
+given_back limited
+ok "with $LIMIT octets: $(made limited) rings, then $how"
+run 20 "afterwards" "$RSIW_TESTBIN/abi" "$RDMA_V4" zero_length

@@ -1,0 +1,73 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 240
+# "ss -K" ends our listeners from outside, while strangers come all the time: the one of queue pairs
+# that connect themselves, and one of rdma_cm. Nobody goes on trying to take connections from them, and
+# all goes as ever afterwards.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+
+# Clock ticks that all threads of work queues have used. A name may have spaces in it.
+worked() { cat /proc/[0-9]*/stat 2>/dev/null | sed -n '/(kworker\//s/.*) //p' | awk '{ n += $12 + $13 } END { print n + 0 }' || true; }
+
+# calm: in one second they use less than half of one processor. What spins uses all of it.
+calm() {
+	local before
+	before=$(worked)
+	sleep 1
+	BUSY=$(($(worked) - before))
+	[ "$BUSY" -lt $(($(getconf CLK_TCK) / 2)) ]
+}
+
+# calms_down WHEN: not by wait_for, to which it could not say how much it was.
+calms_down() {
+	local end=$((SECONDS + 15 * FACTOR))
+	until calm; do
+		[ "$SECONDS" -lt "$end" ] || die "$1: the threads of work queues still use $BUSY ticks in a second"
+	done
+}
+
+# flood: strangers come as fast as they can, so that connections are to be taken at any moment.
+flood() {
+	spawn knock python3 -B "$(dirname "$0")/src/knock.py" 0 "$RDMA_V4" 4791 7174
+	KNOCK=$SPAWNED
+	if ! (wait_for 20 "strangers are let in" grep -qx in "$(log_of knock)"); then
+		show_log "$(log_of knock)"
+		die "no stranger is let in"
+	fi
+}
+
+# kill_listener PORT
+kill_listener() {
+	local log=$WORK/killed.log
+	timeout 20 ss -KHltn "sport = :$1" >"$log" 2>&1 || die "ss -K: status $?: $(cat "$log")"
+	wait_for 10 "ss -K ends the listener on port $1 (it says '$(cat "$log")')" not listening "$1"
+}
+
+one_round() {
+	local server
+	spawn server rping -s -a "$RDMA_V4" -p 7174 -P
+	server=$SPAWNED
+	wait_listening 4791
+	wait_listening 7174
+	flood
+	kill_listener 4791
+	kill_listener 7174
+	alive "$KNOCK" || die "the strangers gave up: $(cat "$(log_of knock)")"
+	stop "$KNOCK"
+	calms_down "after the end of both listeners"
+	kill -9 "$server"
+	wait_for 20 "who listened can be killed" gone "$server"
+	run 20 "rdma link del" rdma link del r0
+}
+
+single_bed
+for round in 1 2 3; do
+	one_round
+	unload_type "$RSIW_TYPE"
+	rsiw_load
+	make_link r0 rd0
+	wait_listening 4791
+	run 20 "afterwards" "$RSIW_TESTBIN/abi" "$RDMA_V4" zero_length
+	ok "listeners ended from outside, round $round: $BUSY ticks in a second"
+done

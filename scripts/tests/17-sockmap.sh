@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 180
+# A BPF program that puts each TCP connection of this host into a sockmap when it is established
+# (src/sockmap.c), which for a listener's children is before they are accepted. What it would put
+# there in place of our handler gets what comes early, and never lets the socket go. Ours say that they
+# are taken; connections of both kinds, and strangers, come and go as ever.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=cgroup.sh
+. "$(dirname "$0")/cgroup.sh"
+# shellcheck source=pingpong.sh
+. "$(dirname "$0")/pingpong.sh"
+# shellcheck source=rping.sh
+. "$(dirname "$0")/rping.sh"
+
+attached_or_over() { gone "$SOCKMAP" || grep -qx attached "$(log_of sockmap)"; }
+
+attach() {
+	local status=0
+	spawn sockmap "$RSIW_TESTBIN/sockmap" "$CGROUP"
+	SOCKMAP=$SPAWNED
+	wait_for 20 "the program is attached" attached_or_over
+	gone "$SOCKMAP" || return 0
+	wait "$SOCKMAP" || status=$?
+	if [ "$status" = 77 ]; then
+		say "this kernel has no BPF"
+		exit 77
+	fi
+	show_log "$(log_of sockmap)"
+	die "sockmap: status $status"
+}
+
+# stranger PORT: says something that comes before anybody has accepted it, and goes.
+stranger() {
+	run 20 "a stranger on port $1" python3 -c 'import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), 10) as s:
+    s.sendall(b"GET / HTTP/1.1\r\n\r\n")' "$RDMA_V4" "$1"
+}
+
+counted() { sed -n "s/^$1 //p" "$(log_of sockmap)"; }
+no_connection() { [ -z "$(ss -Htan state connected exclude time-wait exclude fin-wait-2 "sport = :$1")" ]; }
+
+cgroup_root
+single_bed
+attach
+wait_listening 4791
+rping_rounds 4096 20 "$RDMA_V4"
+run 30 "abi" "$RSIW_TESTBIN/abi" "$RDMA_V4" zero_length
+ok "connections through rdma_cm"
+pingpong_pair "ibv_rc_pingpong" "" "" 127.0.0.1 ibv_rc_pingpong -g 1 -n 100
+spawn server rping -s -a "$RDMA_V4" -p 7174 -P
+server=$SPAWNED
+wait_listening 7174
+for port in 4791 7174; do
+	stranger "$port"
+	wait_for 20 "the stranger on port $port is sent away" no_connection "$port"
+done
+rping_client "rping after a stranger" 64 5 "$RDMA_V4"
+pingpong_pair "ibv_rc_pingpong after a stranger" "" "" 127.0.0.1 ibv_rc_pingpong -g 1 -n 100
+stop "$server"
+
+kill -TERM "$SOCKMAP"
+finish "$SOCKMAP" 20 sockmap
+# Who was offered to the program, and how often: two ends each of rping (twice), abi and ibv_rc_pingpong
+# (twice), and two strangers.
+refused=$(counted refused)
+[ "$refused" -ge 12 ] || die "the program was refused $refused sockets, and $(counted taken) were taken"
+run 20 "rdma link del" rdma link del r0
+unload_type "$RSIW_TYPE"
+ok "no socket of ours is in the map ($refused refused, $(counted taken) of others taken)"

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Connecting a queue pair by nothing but its number: identifiers of rdma_cm that have none of their
+ * own, and somebody who never answers them. Everything here but the call itself exits with a message
+ * if it fails.
+ */
+#ifndef RSIW_TEST_ASK_H
+#define RSIW_TEST_ASK_H
+
+#include <netinet/in.h>
+
+#include "pair.h"
+
+#define WAIT_MS 10000
+
+/* The address; exits with the status of a wrong command line if it is none. */
+struct sockaddr_in address_of(const char *text);
+
+/* Somebody who takes TCP connections at @at, whose port this finds, and never says a word. */
+int be_silent(struct sockaddr_in *at);
+
+/* An identifier that has only to connect, has no queue pair of its own, and does not wait. */
+struct rdma_cm_id *ready_to_connect(struct rdma_event_channel *events, struct sockaddr_in *to);
+
+/* The error number of the call; 0: it connects. What was refused may ask again. */
+int connect_as(struct rdma_cm_id *id, uint32_t number);
+
+#endif

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Queue pairs and those they do not belong to. rdma_connect() and rdma_accept() take the number of a
+ * queue pair from whoever calls, so the number of somebody else's must not do: another user's
+ * process would connect it to whom it likes. Who may is who made it, processes of the same user, and
+ * root.
+ *
+ * usage: foreign ADDRESS users              who may, and who may not, with what processes make
+ *        foreign ADDRESS kernel NUMBER      a process may not, with what the kernel has made
+ *        foreign ADDRESS destroy [THREADS]  what others ask for can be destroyed (foreign_destroy.c)
+ *
+ * Files of rdma_cm work only for the user who opened them, so each process opens its own, as the
+ * user it is by then.
+ */
+#include "foreign.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define NOBODY 65534
+#define SOMEBODY 65533
+
+enum role { ROOT, ROOT_TOO, ONE, ONE_TOO, OTHER, FALLEN, ROLES };
+enum request { MAKE, DESTROY, CONNECT, ACCEPT, BECOME };
+
+struct job {
+	enum request what;
+	uint32_t arg;		/* a number of a queue pair, or of a user */
+};
+
+struct answer {
+	int err;
+	uint32_t number;
+};
+
+/* A process that does what it is told. */
+static struct worker {
+	const char *name;
+	uid_t uid;
+	int fd;
+} workers[ROLES] = {
+	[ROOT] = { "root", 0, -1 },
+	[ROOT_TOO] = { "root in another process", 0, -1 },
+	[ONE] = { "a user", NOBODY, -1 },
+	[ONE_TOO] = { "the same user in another process", NOBODY, -1 },
+	[OTHER] = { "another user", SOMEBODY, -1 },
+	[FALLEN] = { "who is not root any more", 0, -1 },
+};
+
+int factor(void)
+{
+	const char *text = getenv("RSIW_TIME_FACTOR");
+
+	return text ? atoi(text) : 1;
+}
+
+struct ibv_qp *lone_qp(struct ibv_context *context, struct ibv_cq **cq)
+{
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	struct ibv_qp *qp;
+
+	*cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+	attr.send_cq = attr.recv_cq = *cq;
+	qp = pd && *cq ? ibv_create_qp(pd, &attr) : NULL;
+	if (!qp)
+		fail("no queue pair: %s", strerror(errno));
+	return qp;
+}
+
+void lone_qp_end(struct ibv_qp *qp, struct ibv_cq *cq)
+{
+	struct ibv_pd *pd = qp->pd;
+
+	if (ibv_destroy_qp(qp) || ibv_destroy_cq(cq) || ibv_dealloc_pd(pd))
+		fail("something is left of a queue pair: %s", strerror(errno));
+}
+
+static void become(uid_t uid)
+{
+	if (uid && (setgroups(0, NULL) || setgid(uid) || setuid(uid)))
+		fail("cannot become user %u: %s", uid, strerror(errno));
+}
+
+/* Waits for a peer; others may say something meanwhile. */
+static struct rdma_cm_id *requested(struct rdma_event_channel *events)
+{
+	struct pollfd fd = { .fd = events->fd, .events = POLLIN };
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id = NULL;
+
+	while (!id) {
+		if (poll(&fd, 1, WAIT_MS * factor()) != 1 || rdma_get_cm_event(events, &event))
+			fail("no request came");
+		if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
+			id = event->id;
+		rdma_ack_cm_event(event);
+	}
+	return id;
+}
+
+/* What rdma_accept() says to that number, for a peer that the process itself is. */
+static int accept_as(struct rdma_event_channel *events, struct sockaddr_in at, uint32_t number)
+{
+	struct rdma_conn_param param = { .responder_resources = 1, .initiator_depth = 1, .qp_num = number };
+	struct rdma_cm_id *listener, *client, *asked;
+	struct ibv_qp *qp;
+	struct ibv_cq *cq;
+	int err;
+
+	at.sin_port = 0;
+	if (rdma_create_id(events, &listener, NULL, RDMA_PS_TCP) ||
+	    rdma_bind_addr(listener, (struct sockaddr *)&at) || rdma_listen(listener, 4))
+		fail("no listener: %s", strerror(errno));
+	at.sin_port = rdma_get_src_port(listener);
+	client = ready_to_connect(events, &at);
+	qp = lone_qp(client->verbs, &cq);
+	err = connect_as(client, qp->qp_num);
+	if (err)
+		fail("its own queue pair does not connect: %s", strerror(err));
+	asked = requested(events);
+	err = rdma_accept(asked, &param) ? errno : 0;
+	rdma_destroy_id(asked);
+	lone_qp_end(qp, cq);
+	rdma_destroy_id(client);
+	rdma_destroy_id(listener);
+	return err;
+}
+
+static void serve(int fd, struct sockaddr_in *silent)
+{
+	struct rdma_event_channel *events = rdma_create_event_channel();
+	struct rdma_cm_id *own = NULL, *pending = NULL;
+	struct ibv_qp *qp = NULL;
+	struct ibv_cq *cq = NULL;
+	struct answer answer;
+	struct job job;
+
+	while (events && read(fd, &job, sizeof(job)) == sizeof(job)) {
+		answer = (struct answer){ 0 };
+		/* Not before the queue pair has gone: nobody answers, and who goes first waits for that. */
+		if (pending && job.what != DESTROY) {
+			rdma_destroy_id(pending);
+			pending = NULL;
+		}
+		switch (job.what) {
+		case MAKE:
+			own = own ? own : ready_to_connect(events, silent);
+			qp = lone_qp(own->verbs, &cq);
+			answer.number = qp->qp_num;
+			break;
+		case DESTROY:
+			lone_qp_end(qp, cq);
+			qp = NULL;
+			break;
+		case CONNECT:
+			pending = ready_to_connect(events, silent);
+			answer.err = connect_as(pending, job.arg);
+			break;
+		case ACCEPT:
+			answer.err = accept_as(events, *silent, job.arg);
+			break;
+		case BECOME:
+			become(job.arg);
+			events = rdma_create_event_channel();
+			break;
+		}
+		if (write(fd, &answer, sizeof(answer)) != sizeof(answer))
+			break;
+	}
+	if (qp)
+		ibv_destroy_qp(qp);
+	exit(!events);
+}
+
+/* Nothing of RDMA is open yet; a process ends with the one that tells it what to do. */
+static void start(struct worker *w, struct sockaddr_in *silent)
+{
+	struct timeval limit = { .tv_sec = 30 * factor() };
+	int ends[2], i;
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+		fail("socketpair: %s", strerror(errno));
+	pid = fork();
+	if (pid < 0)
+		fail("fork: %s", strerror(errno));
+	if (!pid) {
+		close(ends[0]);
+		for (i = 0; i < ROLES; i++)
+			close(workers[i].fd);
+		become(w->uid);
+		serve(ends[1], silent);
+	}
+	close(ends[1]);
+	w->fd = ends[0];
+	setsockopt(w->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+}
+
+static struct answer tell(enum role who, enum request what, uint32_t arg)
+{
+	struct job job = { what, arg };
+	struct answer answer;
+
+	if (send(workers[who].fd, &job, sizeof(job), MSG_NOSIGNAL) != sizeof(job) ||
+	    read(workers[who].fd, &answer, sizeof(answer)) != sizeof(answer))
+		fail("%s: ended, or does not answer to request %d", workers[who].name, what);
+	return answer;
+}
+
+/* Both calls of @who, with the number of a fresh queue pair of @owner each, or with @number. */
+static void check(enum role owner, enum role who, int expected, uint32_t number)
+{
+	static const char *const call[] = { "rdma_connect()", "rdma_accept()" };
+	const char *whose = number ? "the kernel" : workers[owner].name;
+	int i, err;
+
+	for (i = 0; i < 2; i++) {
+		uint32_t of = number ? number : tell(owner, MAKE, 0).number;
+
+		if (owner == FALLEN)
+			tell(owner, BECOME, NOBODY);
+		err = tell(who, i ? ACCEPT : CONNECT, of).err;
+		printf("%s with a queue pair of %s, by %s: %s\n", call[i], whose, workers[who].name,
+		       err ? strerror(err) : "taken");
+		if (err != expected)
+			fail("that was to be %s", expected ? strerror(expected) : "taken");
+		/* It has changed its user, and could not go back for a second one. */
+		if (owner == FALLEN)
+			return;
+		if (!number)
+			tell(owner, DESTROY, 0);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		enum role owner, who;
+		int err;
+	} cases[] = {
+		{ ROOT, ROOT, 0 }, { ROOT, ROOT_TOO, 0 }, { ROOT, ONE, EINVAL }, { ROOT, OTHER, EINVAL },
+		{ ONE, ONE, 0 }, { ONE, ONE_TOO, 0 }, { ONE, ROOT, 0 }, { ONE, OTHER, EINVAL },
+		{ FALLEN, FALLEN, 0 },
+	};
+	struct sockaddr_in silent;
+	unsigned int i;
+
+	if (argc < 3)
+		return 2;
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	silent = address_of(argv[1]);
+	be_silent(&silent);
+	if (!strcmp(argv[2], "destroy")) {
+		destroy_under_fire(&silent, argc > 3 ? atoi(argv[3]) : 24);
+		return 0;
+	}
+	for (i = 0; i < ROLES; i++)
+		start(&workers[i], &silent);
+	if (argc > 3) {
+		check(ROOT, ONE, EINVAL, strtoul(argv[3], NULL, 0));
+		return 0;
+	}
+	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		check(cases[i].owner, cases[i].who, cases[i].err, 0);
+	return 0;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the files of foreign.c share. */
+#ifndef RSIW_TEST_FOREIGN_H
+#define RSIW_TEST_FOREIGN_H
+
+#include "ask.h"
+
+/* How much longer everything may take here (RSIW_TIME_FACTOR). */
+int factor(void);
+
+/* A queue pair that nobody has connected yet; its completion queue, at @cq, is to go after it. */
+struct ibv_qp *lone_qp(struct ibv_context *context, struct ibv_cq **cq);
+void lone_qp_end(struct ibv_qp *qp, struct ibv_cq *cq);
+
+/* Queue pairs are destroyed while others go on asking for them (foreign_destroy.c). */
+void destroy_under_fire(struct sockaddr_in *silent, int threads);
+
+#endif
