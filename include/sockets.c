@@ -48,6 +48,22 @@ void rsiw_sk_prepare(struct sock *sk)
 	tcp_sock_set_keepcnt(sk, KEEP_COUNT);
 }
 
+/*
+ * Limits the time for data that is not acknowledged, in milliseconds. TCP takes a short limit for
+ * keepalive, too, and would end an idle connection for a single question that got lost: there the
+ * peer is not asked.
+ */
+void rsiw_sk_set_user_timeout(struct sock *sk, int millis)
+{
+	bool ask = !millis || millis >= 1000 * (KEEP_IDLE + KEEP_INTERVAL * KEEP_COUNT);
+
+	tcp_sock_set_user_timeout(sk, millis);
+	lock_sock(sk);
+	sk->sk_prot->keepalive(sk, ask);
+	sock_valbool_flag(sk, SOCK_KEEPOPEN, ask);
+	release_sock(sk);
+}
+
 /* Has a kernel's socket hold its namespace as a user's does; false if that has begun to end. */
 bool rsiw_sk_hold_net(struct sock *sk)
 {

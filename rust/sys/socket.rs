@@ -146,7 +146,7 @@ impl Socket {
     pub(crate) fn set_user_timeout(&self, millis: u32) {
         let millis = c_int::try_from(millis).unwrap_or(c_int::MAX);
         // SAFETY: The socket is ours, and a TCP one. No value is refused that is not negative.
-        unsafe { bindings::tcp_sock_set_user_timeout(self.base.sk(), millis) };
+        unsafe { bindings::rsiw_sk_set_user_timeout(self.base.sk(), millis) };
     }
 
     /// Fixes the octets that may wait to be sent or acknowledged; TCP adapts the limit otherwise.
