@@ -50,6 +50,15 @@ static BH: Queue = Queue::none();
 /// The queue whose items run one after the other in a thread of the CPU, before others.
 static URGENT: Queue = Queue::none();
 
+/// The queue whose items wait for `ib_core` to be through with a device.
+static DEVICES: Queue = Queue::none();
+
+/// The queue for what waits for `ib_core`'s locks of devices. Nobody waits for it but the end of the
+/// module: calls of processes wait for the other ones, with `ib_core`'s locks of processes held.
+pub(crate) fn devices() -> &'static Queue {
+    &DEVICES
+}
+
 /// The queue for work that sleeps. Its items also run while memory is being reclaimed.
 #[inline]
 pub(crate) fn process() -> &'static Queue {
@@ -219,6 +228,7 @@ impl Queues {
             c"rsiw",
             bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_MEM_RECLAIM,
         )?;
+        DEVICES.create(c"rsiw_devices", bindings::wq_flags_WQ_UNBOUND)?;
         BH.create(
             c"rsiw_bh",
             bindings::wq_flags_WQ_BH | bindings::wq_flags_WQ_PERCPU,
@@ -243,10 +253,12 @@ impl Drop for Queues {
             unsafe { bindings::rcu_barrier() };
             BH.flush();
             URGENT.flush();
+            DEVICES.flush();
             PROCESS.flush();
         }
         BH.destroy();
         URGENT.destroy();
+        DEVICES.destroy();
         PROCESS.destroy();
         // SAFETY: Process context. What the last items left to RCU runs before the code goes.
         unsafe { bindings::rcu_barrier() };

@@ -269,7 +269,7 @@ impl Device {
     /// The core lets go of it: it is to be taken out of the list of devices when the core is through
     /// with that. As long as it is there the module waits for it. Process context.
     pub(super) fn is_removed(self: &Arc<Self>) {
-        let _ = work::process().enqueue::<Arc<Self>, 0>(self.clone());
+        let _ = work::devices().enqueue::<Arc<Self>, 0>(self.clone());
     }
 
     /// The queue pair of that number. Any context.
