@@ -12,7 +12,11 @@ mod start;
 use core::ops::Deref;
 
 use iwarp_wire::{
-    rdmap::terminate::TerminateOctets,
+    rdmap::terminate::{
+        Terminate,
+        TerminateOctets,
+        TerminateReason, //
+    },
     reads::{
         Inbound,
         Irq,
@@ -338,7 +342,9 @@ impl Session<'_> {
             .invalidate
             .is_some_and(|stag| self.pins.invalidate(stag, by).is_err());
         if refused {
+            // At once: the Reads behind it have begun, and are not to succeed after it.
             self.slot_failed(slot, WcStatus::LocQpOp);
+            self.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
         } else if let Some(entry) = self.proto.sent.get_mut(slot) {
             entry.due = Due::Sent(0);
         }

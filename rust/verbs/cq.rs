@@ -157,6 +157,15 @@ impl Cq {
         pushed != Pushed::Full
     }
 
+    /// As [`complete`](Self::complete), but nothing is lost where there is no room.
+    pub(super) fn try_complete(self: &Arc<Self>, qpn: Qpn, c: &Completion) -> bool {
+        let pushed = self.entries.push(qpn.get(), c);
+        if pushed == Pushed::Fire {
+            self.fire();
+        }
+        pushed != Pushed::Full
+    }
+
     /// Calls the owner's handler, or has it called.
     ///
     /// Handlers of `ib_core` itself only schedule; those of others may post, and are therefore

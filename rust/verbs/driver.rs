@@ -174,13 +174,13 @@ impl Driver for Rsiw {
     }
 
     fn create_qp(device: &Arc<Device>, request: QpRequest<'_, Self>) -> Result<Arc<Qp>> {
-        let cap = request.cap.checked(request.srq.is_some())?;
+        let cap = request.cap.checked(request.srq.is_some(), request.owner)?;
         let place = Place::take(device, Object::Qp)?;
         let rq = match request.srq {
             Some(srq) if srq.pd() != request.pd.id => return Err(EINVAL),
             Some(srq) => RecvSource::Shared(srq),
             None => RecvSource::own(RecvRing::new(
-                cap.max_recv_wr,
+                cap.recv_depth()?,
                 cap.max_recv_sge(),
                 request.owner,
             )?)?,

@@ -187,7 +187,7 @@ impl Qp {
     }
 
     /// As [`fail`](Self::fail); `true` if it is the first time, and no stream's end will tell of it.
-    fn fail_quietly(self: &Arc<Self>) -> bool {
+    pub(super) fn fail_quietly(self: &Arc<Self>) -> bool {
         let mut inner = self.inner.lock();
         let failed_before = inner.state == QpState::Error;
         self.set_state(&mut inner, QpState::Error);
@@ -213,7 +213,7 @@ impl Qp {
 
     /// Tells that nothing of a shared receive queue is held any more, and nothing will be taken
     /// (the kernel's `ib_drain_qp()` waits for that).
-    fn tell_last_wqe(self: &Arc<Self>) {
+    pub(super) fn tell_last_wqe(self: &Arc<Self>) {
         if matches!(self.rq, RecvSource::Shared(_)) {
             self.fatal(QpEvent::LastWqeReached);
         }

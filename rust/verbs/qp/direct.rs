@@ -347,8 +347,11 @@ impl Qp {
         if self.state() == QpState::Error {
             return;
         }
-        self.fail();
+        let first = self.fail_quietly();
         self.fatal(QpEvent::Fatal);
+        if first {
+            self.tell_last_wqe();
+        }
     }
 
     /// Whether the peer has left, and the owner has not noticed.

@@ -53,6 +53,16 @@ pub(super) struct Flushing {
     stopped: bool,
     /// Time until the next look for receives posted late, in ms.
     look_ms: u32,
+    /// What a kernel user's full completion queue did not take.
+    left: Option<Flushed>,
+}
+
+/// A work request that is not executed.
+struct Flushed {
+    /// What its owner calls it.
+    id: u64,
+    /// What it was to do; `Recv` tells the queue.
+    opcode: WcOpcode,
 }
 
 impl Flushing {
@@ -61,19 +71,22 @@ impl Flushing {
         Self {
             stopped: false,
             look_ms: FIRST_LOOK_MS,
+            left: None,
         }
     }
 }
 
-/// The completion of a flushed work request.
-fn flushed(id: u64, opcode: WcOpcode) -> Completion {
-    Completion {
-        id,
-        opcode,
-        status: WcStatus::WrFlush,
-        bytes: 0,
-        invalidated: None,
-        solicited: false,
+impl Flushed {
+    /// Its completion.
+    fn completion(&self) -> Completion {
+        Completion {
+            id: self.id,
+            opcode: self.opcode,
+            status: WcStatus::WrFlush,
+            bytes: 0,
+            invalidated: None,
+            solicited: false,
+        }
     }
 }
 
@@ -96,20 +109,14 @@ impl Qp {
         }
         let mut done = 0;
         while done < BUDGET {
-            // A full completion queue has been reported by itself; the request is gone either way.
-            if let Some(wqe) = self.sq.fetch_to_flush() {
-                let (id, opcode) = match wqe {
-                    Ok(wqe) => (wqe.id, wqe.opcode()),
-                    Err(BadWqe { id, opcode, .. }) => (id, opcode),
-                };
-                let _ = self.send_cq.complete(self.qpn, &flushed(id, opcode));
-            } else if let Some(wqe) = self.rq.take_to_flush() {
-                let id = wqe.map_or_else(|bad| bad.id, |wqe| wqe.id);
-                let _ = self
-                    .recv_cq
-                    .complete(self.qpn, &flushed(id, WcOpcode::Recv));
-            } else {
+            let next = flushing.left.take().or_else(|| self.next_to_flush());
+            let Some(next) = next else {
                 break;
+            };
+            if !self.report_flushed(&next) {
+                flushing.left = Some(next);
+                self.flush_later(1);
+                return;
             }
             done += 1;
         }
@@ -117,15 +124,52 @@ impl Qp {
             flushing.look_ms = FIRST_LOOK_MS;
         }
         if self.is_user() && matches!(self.rq, RecvSource::Own(_)) {
-            let delay = msecs_to_jiffies(flushing.look_ms);
-            // Under the lock: none is queued once flushing has been stopped.
-            let _ =
-                work::process().enqueue_delayed::<Self, { Self::FLUSH_LATE }>(self.clone(), delay);
+            self.flush_later(flushing.look_ms);
         }
         drop(flushing);
         if done == BUDGET && (self.sq.is_pending() || self.rq.is_pending()) {
             self.flush_on();
         }
+    }
+
+    /// The oldest work request that is posted: the send queue comes first.
+    fn next_to_flush(&self) -> Option<Flushed> {
+        if let Some(wqe) = self.sq.fetch_to_flush() {
+            let (id, opcode) = match wqe {
+                Ok(wqe) => (wqe.id, wqe.opcode()),
+                Err(BadWqe { id, opcode, .. }) => (id, opcode),
+            };
+            return Some(Flushed { id, opcode });
+        }
+        let wqe = self.rq.take_to_flush()?;
+        Some(Flushed {
+            id: wqe.map_or_else(|bad| bad.id, |wqe| wqe.id),
+            opcode: WcOpcode::Recv,
+        })
+    }
+
+    /// Tells its owner of a work request; `false` if there is no room, and it is to be told later.
+    ///
+    /// Kernel users share completion queues, which are not made for all of their work requests at
+    /// once, and wait for the last one without a limit. A process that does not look at its queue
+    /// loses what does not fit, and has been told so.
+    fn report_flushed(&self, flushed: &Flushed) -> bool {
+        let cq = match flushed.opcode {
+            WcOpcode::Recv => &self.recv_cq,
+            _ => &self.send_cq,
+        };
+        if self.is_user() {
+            let _ = cq.complete(self.qpn, &flushed.completion());
+            return true;
+        }
+        cq.try_complete(self.qpn, &flushed.completion())
+    }
+
+    /// Has a work item flush after so many milliseconds. With the flush lock held: none is queued once
+    /// flushing has been stopped.
+    fn flush_later(self: &Arc<Self>, millis: u32) {
+        let delay = msecs_to_jiffies(millis);
+        let _ = work::process().enqueue_delayed::<Self, { Self::FLUSH_LATE }>(self.clone(), delay);
     }
 
     /// Has a work item flush. Any context.

@@ -18,6 +18,7 @@ pub(crate) use crate::sys::ib::attr::{
     Change,
     IbState, //
 };
+use crate::sys::ib::ring::Owner;
 use crate::verbs::{
     limits,
     qp::{
@@ -35,10 +36,12 @@ use crate::verbs::{
 const PORT: u32 = 1;
 
 impl Cap {
-    /// Checks what was asked for, and rounds it up to what the queues really hold.
+    /// Checks what was asked for; what a process asks for is rounded up to what the queues really hold.
     ///
-    /// A queue has at least one element: without one a process could not map it.
-    pub(in crate::verbs) fn checked(self, shared_rq: bool) -> Result<Self> {
+    /// A kernel user is told what it asked for: it takes more for a right to more, and has completion
+    /// queues for the former only. A queue has at least one element: without one a process could not
+    /// map it.
+    pub(in crate::verbs) fn checked(self, shared_rq: bool, owner: Owner) -> Result<Self> {
         let too_much = self.max_send_wr > limits::MAX_QP_WR
             || (!shared_rq && self.max_recv_wr > limits::MAX_QP_WR)
             || self.max_send_sge as usize > MAX_SGE
@@ -47,7 +50,10 @@ impl Cap {
         if too_much {
             return Err(EINVAL);
         }
-        let depth = |n: u32| n.max(1).checked_next_power_of_two().ok_or(EINVAL);
+        let depth = |n: u32| match owner {
+            Owner::Kernel => Ok(n.max(1)),
+            Owner::User => n.max(1).checked_next_power_of_two().ok_or(EINVAL),
+        };
         Ok(Self {
             max_send_wr: depth(self.max_send_wr)?,
             max_recv_wr: if shared_rq {
@@ -69,6 +75,11 @@ impl Cap {
     /// Elements of the send queue.
     pub(in crate::verbs) fn send_depth(&self) -> Result<u32> {
         self.max_send_wr.checked_next_power_of_two().ok_or(EINVAL)
+    }
+
+    /// Elements of the receive queue.
+    pub(in crate::verbs) fn recv_depth(&self) -> Result<u32> {
+        self.max_recv_wr.checked_next_power_of_two().ok_or(EINVAL)
     }
 
     /// Scatter-gather elements of a send work request.

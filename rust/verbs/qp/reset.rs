@@ -36,7 +36,7 @@ impl Qp {
             // May be called from a work item of ours.
             return Err(EINVAL);
         }
-        self.fail();
+        self.fail_quietly();
         for _ in 0..ROUNDS {
             work::process().flush();
             // Whoever is about to flush has looked at the state of before.
