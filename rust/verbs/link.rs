@@ -104,6 +104,24 @@ impl Globals {
         }
     }
 
+    /// The GUID of a new device: the identifier of its interface, unless that is another one's too, as
+    /// VLANs and bridges have the address of an interface below. NVMe and iSER take devices of one GUID
+    /// for one.
+    fn guid_for(&self, device: &Arc<Device>, id: [u8; 8]) -> [u8; 8] {
+        let is_other =
+            |other: &&Arc<Device>| !core::ptr::eq(Arc::as_ptr(other), Arc::as_ptr(device));
+        let taken = self
+            .devices
+            .lock()
+            .iter()
+            .filter(is_other)
+            .any(|other| other.gid(0).ends_with(&id));
+        match taken {
+            true => gid::eui64(random_address()),
+            false => id,
+        }
+    }
+
     /// Calls `f`, which does not sleep for long, with every device.
     fn for_each(&self, f: impl Fn(&Arc<Device>)) {
         self.devices.lock().iter().for_each(f);
@@ -171,7 +189,8 @@ pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
     globals.devices.lock().push(device.clone(), GFP_KERNEL)?;
     drop(still);
     // On failure the core has called `removed`, which has the device taken out of the list.
-    allocated.register(name, device.clone(), netdev, u64::from_ne_bytes(id))?;
+    let guid = globals.guid_for(&device, id);
+    allocated.register(name, device.clone(), netdev, u64::from_ne_bytes(guid))?;
     if device.going() {
         // Its interface goes, or moves to another network namespace; the notifier may have found that
         // it could not be taken away yet.
