@@ -75,7 +75,9 @@ impl Connected {
     /// Waits for the end of the stream.
     #[inline(never)]
     pub(super) fn step(mut self, turn: &mut Turn<'_>) -> Next {
-        if turn.notes.left && !self.qp.qp().is_user() {
+        // One that the peer has ended says nothing of the server.
+        let by_us = matches!(turn.notes.ended, None | Some(EndReason::LocalClose));
+        if turn.notes.left && by_us && !self.qp.qp().is_user() {
             if let Some(listener) = self.listener.take() {
                 listener.closed_one();
             }

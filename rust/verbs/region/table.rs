@@ -122,8 +122,8 @@ impl RegionTable {
     /// Any context with interrupts on; the caller holds no [`PinnedRegion`]: two that each hold a
     /// pin and wait for the other's would never end.
     ///
-    /// For our own user a region that is invalid already is no error; one that is valid under another
-    /// key is. A peer may only invalidate what was registered by a work request, for one stream, not what
+    /// A region that is invalid already is no error. One that is valid under another key is one for our
+    /// own user, and none for the peer, who may be late. A peer may only invalidate what was registered by a work request, for one stream, not what
     /// others share (RFC 5040 section 8.1, requirements.md DDP-89, RDMAP-36).
     pub(crate) fn invalidate(&self, stag: Stag, by: Invalidator) -> Result<(), AccessError> {
         let region = self.find(stag)?;
@@ -137,6 +137,8 @@ impl RegionTable {
         match (region.invalidate(stag.key()), by) {
             // The peer may have been first, which our user did not know of yet.
             (Err(_), Invalidator::Local(_)) if !region.is_valid() => Ok(()),
+            // Or our user, who may have registered it again since: nothing is taken away from him.
+            (Err(_), Invalidator::Remote(_)) => Ok(()),
             (result, _) => result,
         }
     }
