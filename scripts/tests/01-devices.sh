@@ -104,6 +104,14 @@ wrong_parameters() {
 	ok "parameters out of range are refused"
 }
 
+# NVMe and iSER take two devices of one GUID for one; a VLAN has the address of the interface below.
+guids_differ() {
+	local twice
+	[ "$RSIW_TYPE" = rsiw ] || return 0
+	twice=$(cat /sys/class/infiniband/*/node_guid | sort | uniq -d)
+	[ -z "$twice" ] || die "two devices have the GUID $twice"
+}
+
 # kind NAME ADDRESS COMMAND...: a device on a new interface.
 kind() {
 	local name=$1 at=$2
@@ -116,6 +124,7 @@ kind() {
 	wait_for 10 "the device on $name is there" has_link k0
 	wait_for 10 "the device on $name has a node" verbs_node k0
 	ping_at "$at"
+	guids_differ
 	rdma link del k0
 	ip addr del "$at/32" dev "$name"
 	[ "$name" = lo ] || ip link del "$name"

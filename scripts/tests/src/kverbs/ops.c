@@ -352,11 +352,12 @@ static int one_connection(int number, const struct sockaddr *to)
 	ib_drain_qp(p->a.id->qp);
 	ib_drain_qp(p->b.id->qp);
 	err = err ?: kv_late(&p->a) ?: kv_late(&p->b);
+	if (!plain)
+		err = err ?: kv_full(p->a.id->device);
 	side_close(&s[0]);
 	side_close(&s[1]);
 	kv_disconnect(p);
-	err = err ?: kv_invalid(to, contexts[number]);
-	err = err ?: kv_downed(to, contexts[number], 20);
+	err = err ?: kv_invalid(to, contexts[number]) ?: kv_downed(to, contexts[number], 20);
 	if (!plain)
 		err = err ?: kv_srq(to, contexts[number]);
 out:

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A completion queue that does not hold all work requests of a queue pair which are flushed, as those
+ * which nvmet shares: each is told in the end, the last one too, which a drain waits for. And the queue
+ * pair says that it holds what was asked for: users take more for a right to more.
+ */
+#include <linux/delay.h>
+#include <linux/err.h>
+#include <linux/jiffies.h>
+#include <linux/slab.h>
+
+#include "kverbs.h"
+
+#define SENDS	50	/* no power of two */
+#define RECVS	20
+#define PLACES	16	/* of the completion queue */
+
+struct full {
+	struct ib_pd *pd;
+	struct ib_cq *cq;
+	struct ib_qp *qp;
+	struct kv_wait *sent[SENDS], *received[RECVS];
+};
+
+static int full_open(struct full *f, struct ib_device *dev)
+{
+	struct ib_qp_init_attr attr = {
+		.qp_type = IB_QPT_RC, .sq_sig_type = IB_SIGNAL_REQ_WR,
+		.cap = {
+			.max_send_wr = SENDS, .max_recv_wr = RECVS, .max_send_sge = 1, .max_recv_sge = 1,
+		},
+	};
+
+	f->pd = ib_alloc_pd(dev, 0);
+	if (IS_ERR(f->pd))
+		return PTR_ERR(f->pd);
+	f->cq = ib_alloc_cq(dev, NULL, PLACES, 0, IB_POLL_DIRECT);
+	if (IS_ERR(f->cq))
+		return PTR_ERR(f->cq);
+	attr.send_cq = f->cq;
+	attr.recv_cq = f->cq;
+	f->qp = ib_create_qp(f->pd, &attr);
+	if (IS_ERR(f->qp))
+		return PTR_ERR(f->qp);
+	if (attr.cap.max_send_wr == SENDS && attr.cap.max_recv_wr == RECVS)
+		return 0;
+	pr_err("rsiw_kverbs_test: a queue pair for %u and %u requests says %u and %u\n", SENDS, RECVS,
+	       attr.cap.max_send_wr, attr.cap.max_recv_wr);
+	return -EIO;
+}
+
+static void full_close(struct full *f)
+{
+	if (!IS_ERR_OR_NULL(f->qp))
+		ib_destroy_qp(f->qp);
+	if (!IS_ERR_OR_NULL(f->cq))
+		ib_free_cq(f->cq);
+	if (!IS_ERR_OR_NULL(f->pd))
+		ib_dealloc_pd(f->pd);
+}
+
+/* Without a signal: only the flush makes completions of them, as of nvmet's Writes. */
+static int full_post(struct full *f)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	int err, i;
+
+	err = ib_modify_qp(f->qp, &attr, IB_QP_STATE);
+	for (i = 0; i < SENDS && !err; i++) {
+		struct ib_send_wr wr = { .wr_cqe = &f->sent[i]->cqe, .opcode = IB_WR_SEND };
+
+		err = ib_post_send(f->qp, &wr, NULL);
+	}
+	for (i = 0; i < RECVS && !err; i++) {
+		struct ib_recv_wr wr = { .wr_cqe = &f->received[i]->cqe };
+
+		err = ib_post_recv(f->qp, &wr, NULL);
+	}
+	return err;
+}
+
+static unsigned int full_told(struct full *f)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < SENDS; i++)
+		n += f->sent[i]->times == 1 && f->sent[i]->wc.status == IB_WC_WR_FLUSH_ERR;
+	for (i = 0; i < RECVS; i++)
+		n += f->received[i]->times == 1 && f->received[i]->wc.status == IB_WC_WR_FLUSH_ERR;
+	return n;
+}
+
+/* Nobody has polled yet, so there was no room for most of them. */
+static int full_expect(struct full *f)
+{
+	unsigned long end = jiffies + KV_WAIT;
+	int i;
+
+	while (full_told(f) < SENDS + RECVS && time_before(jiffies, end)) {
+		ib_process_cq_direct(f->cq, -1);
+		usleep_range(1000, 2000);
+	}
+	if (full_told(f) < SENDS + RECVS) {
+		pr_err("rsiw_kverbs_test: of %u requests %u were flushed through a queue of %u\n",
+		       SENDS + RECVS, full_told(f), PLACES);
+		return -EIO;
+	}
+	for (i = 1; i < SENDS; i++) {
+		if (f->sent[i]->turn < f->sent[i - 1]->turn) {
+			pr_err("rsiw_kverbs_test: Send %d was flushed before the one posted earlier\n", i);
+			return -EIO;
+		}
+	}
+	return 0;
+}
+
+int kv_full(struct ib_device *dev)
+{
+	struct full *f = kzalloc_obj(*f);
+	int err, i;
+
+	if (!f)
+		return -ENOMEM;
+	for (i = 0; i < SENDS; i++)
+		f->sent[i] = kv_wait_new();
+	for (i = 0; i < RECVS; i++)
+		f->received[i] = kv_wait_new();
+	err = full_open(f, dev);
+	err = err ?: full_post(f);
+	err = err ?: full_expect(f);
+	full_close(f);
+	kfree(f);
+	return err;
+}
