@@ -157,8 +157,12 @@ impl Cq {
         pushed != Pushed::Full
     }
 
-    /// As [`complete`](Self::complete), but nothing is lost where there is no room.
+    /// As [`complete`](Self::complete) for a kernel user, but nothing is lost where there is no room,
+    /// and half of it is left to those who cannot wait.
     pub(super) fn try_complete(self: &Arc<Self>, qpn: Qpn, c: &Completion) -> bool {
+        if self.entries.is_half_full() {
+            return false;
+        }
         let pushed = self.entries.push(qpn.get(), c);
         if pushed == Pushed::Fire {
             self.fire();

@@ -125,6 +125,10 @@ pub(crate) struct Device {
     globals: Arc<Globals>,
     /// The device as `ib_core` knows it.
     core: DeviceRef,
+    /// Its GUID.
+    guid: [u8; 8],
+    /// The core has let go of it.
+    removed: Atomic<bool>,
     /// A number of its interface, for comparison.
     netdev: usize,
     /// The index of its interface.
@@ -172,6 +176,7 @@ impl Device {
         core: DeviceRef,
         netdev: &Netdev<'_>,
         id: [u8; 8],
+        guid: [u8; 8],
     ) -> Result<Arc<Self>> {
         let mut gids = GidTable::new(id);
         let _ = gids.update(Self::addresses(netdev, &mut [gid::NONE; ADDRESSES]));
@@ -180,6 +185,8 @@ impl Device {
             try_pin_init!(Self {
                 globals,
                 core,
+                guid,
+                removed: Atomic::new(false),
                 netdev,
                 ifindex,
                 net,
@@ -209,6 +216,11 @@ impl Device {
     /// The device as `ib_core` knows it.
     pub(crate) fn core(&self) -> &DeviceRef {
         &self.core
+    }
+
+    /// Whether the GUID is taken, by this device.
+    pub(super) fn has_guid(&self, guid: [u8; 8]) -> bool {
+        self.guid == guid && !self.removed.load(Acquire)
     }
 
     /// Whether its interface is the one of that number.
@@ -269,6 +281,7 @@ impl Device {
     /// The core lets go of it: it is to be taken out of the list of devices when the core is through
     /// with that. As long as it is there the module waits for it. Process context.
     pub(super) fn is_removed(self: &Arc<Self>) {
+        self.removed.store(true, Release);
         let _ = work::devices().enqueue::<Arc<Self>, 0>(self.clone());
     }
 

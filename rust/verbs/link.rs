@@ -104,22 +104,16 @@ impl Globals {
         }
     }
 
-    /// The GUID of a new device: the identifier of its interface, unless that is another one's too, as
-    /// VLANs and bridges have the address of an interface below. NVMe and iSER take devices of one GUID
-    /// for one.
-    fn guid_for(&self, device: &Arc<Device>, id: [u8; 8]) -> [u8; 8] {
-        let is_other =
-            |other: &&Arc<Device>| !core::ptr::eq(Arc::as_ptr(other), Arc::as_ptr(device));
-        let taken = self
-            .devices
-            .lock()
-            .iter()
-            .filter(is_other)
-            .any(|other| other.gid(0).ends_with(&id));
-        match taken {
-            true => gid::eui64(random_address()),
-            false => id,
+    /// The GUID of a new device: the identifier of its interface, unless that is another one's already,
+    /// as VLANs and bridges have the address of an interface below. NVMe and iSER take devices of one
+    /// GUID for one.
+    fn guid_for(&self, id: [u8; 8]) -> [u8; 8] {
+        let devices = self.devices.lock();
+        let mut guid = id;
+        while devices.iter().any(|device| device.has_guid(guid)) {
+            guid = gid::eui64(random_address());
         }
+        guid
     }
 
     /// Calls `f`, which does not sleep for long, with every device.
@@ -183,13 +177,13 @@ pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
     let globals = globals()?;
     let id = gid::eui64(netdev.address().unwrap_or_else(random_address));
     let allocated = Allocated::<Rsiw>::new(netdev)?;
-    let device = Device::new(globals.clone(), allocated.reference(), netdev, id)?;
+    let guid = globals.guid_for(id);
+    let device = Device::new(globals.clone(), allocated.reference(), netdev, id, guid)?;
     // Whatever happens to the interface from here on finds the device in the list.
     let still = netdev.hold_still().ok_or(ENODEV)?;
     globals.devices.lock().push(device.clone(), GFP_KERNEL)?;
     drop(still);
     // On failure the core has called `removed`, which has the device taken out of the list.
-    let guid = globals.guid_for(&device, id);
     allocated.register(name, device.clone(), netdev, u64::from_ne_bytes(guid))?;
     if device.going() {
         // Its interface goes, or moves to another network namespace; the notifier may have found that

@@ -144,6 +144,12 @@ impl Entries {
         &self.ring
     }
 
+    /// Whether half of the places of a kernel user's ring are taken, at this moment.
+    pub(super) fn is_half_full(&self) -> bool {
+        let used = self.put.lock().wrapping_sub(self.get.load(Acquire));
+        used != 0 && used >= self.ring.slots() / 2
+    }
+
     /// Adds the end of a work request of queue pair `qpn`. Any context with interrupts on.
     pub(super) fn push(&self, qpn: u32, c: &Completion) -> Pushed {
         let mut put = self.put.lock();

@@ -18,18 +18,20 @@ pub(crate) use crate::sys::ib::attr::{
     Change,
     IbState, //
 };
-use crate::sys::ib::ring::Owner;
-use crate::verbs::{
-    limits,
-    qp::{
-        Qp,
-        QpInner,
-        QpState, //
+use crate::{
+    sys::ib::ring::Owner,
+    verbs::{
+        limits,
+        qp::{
+            Qp,
+            QpInner,
+            QpState, //
+        },
+        queue::wqe::{
+            MAX_INLINE,
+            MAX_SGE, //
+        }, //
     },
-    queue::wqe::{
-        MAX_INLINE,
-        MAX_SGE, //
-    }, //
 };
 
 /// The one port.
