@@ -8,7 +8,7 @@
 #   RSIW_PARAMS module parameters for rsiw.ko, e.g. "crc=0"
 #   RSIW_KO     path of rsiw.ko; without it modprobe finds the module
 #   SIW_KO      path of siw.ko (the peer of the interoperation tests)
-#   RSIW_TIME_FACTOR stretches the time limits inside tests (debug kernel)
+#   RSIW_TIME_FACTOR stretches the time limits inside tests, and shortens what they repeat (debug kernel)
 #   RSIW_TESTBIN programs made of scripts/tests/src (default: build/tests of the checkout)
 #
 # Everything that is made through these functions is undone on exit, in the
@@ -62,6 +62,10 @@ wait_for() {
 # shows PATTERN: as "grep -q", but reads to the end: the program before it in a pipe must not end
 # by SIGPIPE, which pipefail takes for its failure.
 shows() { grep "$@" >/dev/null; }
+
+# rounds COUNT: as many as can be had where everything is slower; there it is the checkers that look, and
+# they have seen what a round does after a few.
+rounds() { echo $(((($1 - 1) / FACTOR) + 1)); }
 
 # not COMMAND...: for wait_for.
 not() { ! "$@"; }

@@ -11,10 +11,10 @@
 
 single_bed
 for size in 64 1000 4096 65535; do
-	rping_rounds "$size" 1000 "$RDMA_V4"
+	rping_rounds "$size" "$(rounds 1000)" "$RDMA_V4"
 done
 for size in 64 65535; do
-	rping_rounds "$size" 1000 "$RDMA_V6"
+	rping_rounds "$size" "$(rounds 1000)" "$RDMA_V6"
 done
 
 spawn server rping -s -a 0.0.0.0 -p 7174 -P -S 4096
@@ -25,9 +25,9 @@ for _ in 1 2 3; do
 done
 ok "three clients of a persistent wildcard server"
 
-(rping_client "first concurrent rping" 4096 300 "$RDMA_V4") &
+(rping_client "first concurrent rping" 4096 "$(rounds 300)" "$RDMA_V4") &
 one=$!
-rping_client "second concurrent rping" 64 300 "$RDMA_V4"
+rping_client "second concurrent rping" 64 "$(rounds 300)" "$RDMA_V4"
 wait "$one" || die "first concurrent rping failed"
 ok "two concurrent connections"
 stop "$server"

@@ -21,25 +21,25 @@ for tool in ib_send_bw ib_write_bw ib_read_bw; do
 	# A Write's target sees no completion, so perftest has no events for it. Before its last message
 	# a sender needs credit of its receiver, and if that is late and nothing else is outstanding it
 	# waits for an event that cannot come: with long messages and a completion for each there is.
-	[ "$tool" = ib_write_bw ] || pair "$tool events" "$tool" -e -Q 1 -s 65536 -n 200
-	pair "$tool 4 queue pairs" "$tool" -q 4 -s 16384 -n 100
-	pair "$tool both directions" "$tool" -b -s 65536 -n 200
-	pair "$tool completion per request" "$tool" -Q 1 -s 8192 -n 300
-	pair "$tool lists of requests" "$tool" -l 8 -s 2048 -n 400
+	[ "$tool" = ib_write_bw ] || pair "$tool events" "$tool" -e -Q 1 -s 65536 -n "$(rounds 200)"
+	pair "$tool 4 queue pairs" "$tool" -q 4 -s 16384 -n "$(rounds 100)"
+	pair "$tool both directions" "$tool" -b -s 65536 -n "$(rounds 200)"
+	pair "$tool completion per request" "$tool" -Q 1 -s 8192 -n "$(rounds 300)"
+	pair "$tool lists of requests" "$tool" -l 8 -s 2048 -n "$(rounds 400)"
 done
-pair "ib_send_lat events" ib_send_lat -e -s 64 -n 200
-pair "ib_read_lat events" ib_read_lat -e -s 64 -n 200
+pair "ib_send_lat events" ib_send_lat -e -s 64 -n "$(rounds 200)"
+pair "ib_read_lat events" ib_read_lat -e -s 64 -n "$(rounds 200)"
 for size in 1 64 80; do
-	pair "ib_send_bw inline $size" ib_send_bw -I 80 -s "$size" -n 300
-	pair "ib_write_bw inline $size" ib_write_bw -I 80 -s "$size" -n 300
-	pair "ib_send_lat inline $size" ib_send_lat -I 80 -s "$size" -n 200
-	pair "ib_write_lat inline $size" ib_write_lat -I 80 -s "$size" -n 200
+	pair "ib_send_bw inline $size" ib_send_bw -I 80 -s "$size" -n "$(rounds 300)"
+	pair "ib_write_bw inline $size" ib_write_bw -I 80 -s "$size" -n "$(rounds 300)"
+	pair "ib_send_lat inline $size" ib_send_lat -I 80 -s "$size" -n "$(rounds 200)"
+	pair "ib_write_lat inline $size" ib_write_lat -I 80 -s "$size" -n "$(rounds 200)"
 done
 # With several queue pairs perftest's own credits go astray (siw hangs in it too): its server counts by
 # the order of the shared elements, and its client stops for good when it has more than it has used.
-pair "ib_send_bw shared receive queue" ib_send_bw --use-srq -s 4096 -n 2000
-pair "ib_send_lat shared receive queue" ib_send_lat --use-srq -s 256 -n 200
-pair "ib_read_bw 16 reads outstanding" ib_read_bw -o 16 -s 65536 -n 200
+pair "ib_send_bw shared receive queue" ib_send_bw --use-srq -s 4096 -n "$(rounds 2000)"
+pair "ib_send_lat shared receive queue" ib_send_lat --use-srq -s 256 -n "$(rounds 200)"
+pair "ib_read_bw 16 reads outstanding" ib_read_bw -o 16 -s 65536 -n "$(rounds 200)"
 
-perftest_pair "ib_write_bw IPv6" "$RDMA_V6" "" "" ib_write_bw --ipv6-addr -s 65536 -n 100
-perftest_pair "ib_read_bw IPv6" "$RDMA_V6" "" "" ib_read_bw --ipv6-addr -s 65536 -n 100
+perftest_pair "ib_write_bw IPv6" "$RDMA_V6" "" "" ib_write_bw --ipv6-addr -s 65536 -n "$(rounds 100)"
+perftest_pair "ib_read_bw IPv6" "$RDMA_V6" "" "" ib_read_bw --ipv6-addr -s 65536 -n "$(rounds 100)"

@@ -77,7 +77,7 @@ disk_there() { [ -b "/dev/$(disk)" ]; }
 single_bed
 target_up
 wait_listening 4420
-for round in 1 2 3 4 5 6 7 8 9 10; do
+for round in $(seq "$(rounds 10)"); do
 	run 30 "connect $round" nvme connect -t rdma -a "$RDMA_V4" -s 4420 -n "$NQN"
 	wait_for 20 "the NVMe disk" disk_there
 	run 60 "fio $round" fio --name=nvme --filename="/dev/$(disk)" --size=8m --bs="$((round % 2 ? 4096 : 262144))" \

@@ -81,8 +81,8 @@ wait_for 10 "r1 has a uverbs node" verbs_node r1
 wait_for 10 "the device node of r1" test -e "$(uverbs_path r1)"
 
 before=$(frames_received)
-rping_rounds 64 200 "$FAR" "$IN_PEER"
-rping_rounds 65000 200 "$FAR" "$IN_PEER"
+rping_rounds 64 "$(rounds 200)" "$FAR" "$IN_PEER"
+rping_rounds 65000 "$(rounds 200)" "$FAR" "$IN_PEER"
 [ $(($(frames_received) - before)) -gt 10000 ] || die "the card has not received what rping sent"
 for tool in ib_send_bw ib_write_bw ib_read_bw; do
 	both_ways "$tool" "$tool" -s 65536 -n 200
@@ -93,5 +93,5 @@ PINGPONG_SERVER_DEVICE=r1 PINGPONG_CLIENT_DEVICE=r0 \
 ip link set "$near" mtu 9000
 ip -n peer link set "$far" mtu 9000
 both_ways "ib_write_bw, jumbo frames" ib_write_bw -s 65536 -n 200
-rping_rounds 65000 200 "$FAR" "$IN_PEER"
+rping_rounds 65000 "$(rounds 200)" "$FAR" "$IN_PEER"
 driver_lets_go "${cards[0]}"

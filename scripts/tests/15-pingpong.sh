@@ -28,10 +28,10 @@ wait_listening 4791
 pair "ibv_rc_pingpong -g 1" ibv_rc_pingpong -g 1
 pair "ibv_rc_pingpong -g 1 -e" ibv_rc_pingpong -g 1 -e
 for size in 1 63 4096 65536 1048576; do
-	pair "ibv_rc_pingpong $size octets" ibv_rc_pingpong -g 1 -s "$size" -n 50 -c
+	pair "ibv_rc_pingpong $size octets" ibv_rc_pingpong -g 1 -s "$size" -n "$(rounds 50)" -c
 done
 # Waiting by events: two programs that look all the time leave little of two busy CPUs.
-PINGPONG_LIMIT=120 pair "ibv_rc_pingpong -n 10000" ibv_rc_pingpong -g 1 -n 10000 -s 256 -e
+PINGPONG_LIMIT=120 pair "ibv_rc_pingpong -n 10000" ibv_rc_pingpong -g 1 -n "$(rounds 10000)" -s 256 -e
 pair "ibv_rc_pingpong -m" ibv_rc_pingpong -g 1 -m 4096 -n 100
 pair "ibv_rc_pingpong IPv6" ibv_rc_pingpong -g "$v6" -n 200 -c
 pair "ibv_rc_pingpong link-local" ibv_rc_pingpong -g 0 -n 200 -c

@@ -114,14 +114,15 @@ rdma_counter() {
 # server_counter read|write: RDMA Reads and Writes svcrdma has posted.
 server_counter() { cat "/proc/sys/sunrpc/svc_rdma/rdma_stat_$1"; }
 
-# make_tree DIR: 2,000 files of 0 to 40,000 octets in nested directories, 1,000 of them in a flat one.
+# make_tree DIR: 2,000 files (fewer where all is slower: rounds) of 0 to 40,000 octets in nested
+# directories, half of them in a flat one.
 make_tree() {
-	python3 - "$1" <<-'PYTHON'
+	python3 - "$1" "$(rounds 2000)" <<-'PYTHON'
 		import os, random, sys
-		top, rng = sys.argv[1], random.Random(20049)
+		top, files, rng = sys.argv[1], int(sys.argv[2]), random.Random(20049)
 		pool = rng.randbytes(1 << 20)
-		for n in range(2000):
-		    where = "flat" if n < 1000 else f"d{n % 10}/e{n % 7}/f{n % 3}"
+		for n in range(files):
+		    where = "flat" if n < files // 2 else f"d{n % 10}/e{n % 7}/f{n % 3}"
 		    os.makedirs(f"{top}/{where}", exist_ok=True)
 		    size, at = rng.choice((0, 1, 511, 4096, rng.randrange(40000))), rng.randrange(1 << 19)
 		    with open(f"{top}/{where}/file-with-a-name-{n:04}", "wb") as f:

@@ -5,7 +5,7 @@
 PINGPONG_PORT=18700
 
 # pingpong_pair LABEL SERVER_PREFIX CLIENT_PREFIX HOST TOOL ARGUMENT...
-# Both ends get the same arguments, but for the device, which PINGPONG_SERVER_DEVICE and
+# Both ends get the same arguments (1,000 rounds if they say nothing), but for the device, which PINGPONG_SERVER_DEVICE and
 # PINGPONG_CLIENT_DEVICE name; the prefixes are commands such as "ip netns exec X" or "". HOST is
 # where the client finds the server for the swap of numbers.
 pingpong_pair() {
@@ -13,14 +13,14 @@ pingpong_pair() {
 	shift 5
 	PINGPONG_PORT=$((PINGPONG_PORT + 1))
 	# shellcheck disable=SC2086 # prefixes are lists of words
-	spawn "server-$tool" $before_server "$tool" -d "${PINGPONG_SERVER_DEVICE:-r0}" -p "$PINGPONG_PORT" "$@"
+	spawn "server-$tool" $before_server "$tool" -d "${PINGPONG_SERVER_DEVICE:-r0}" -p "$PINGPONG_PORT" -n "$(rounds 1000)" "$@"
 	server=$SPAWNED
 	if ! (wait_listening "$PINGPONG_PORT" "$before_server"); then
 		show_log "$(log_of "server-$tool")"
 		die "$label: the server does not come up"
 	fi
 	# shellcheck disable=SC2086
-	if ! (run "${PINGPONG_LIMIT:-120}" "$label" $before_client "$tool" -d "${PINGPONG_CLIENT_DEVICE:-r0}" -p "$PINGPONG_PORT" "$@" "$host"); then
+	if ! (run "${PINGPONG_LIMIT:-120}" "$label" $before_client "$tool" -d "${PINGPONG_CLIENT_DEVICE:-r0}" -p "$PINGPONG_PORT" -n "$(rounds 1000)" "$@" "$host"); then
 		show_log "$(log_of "server-$tool")"
 		die "$label: the client failed"
 	fi
