@@ -232,15 +232,16 @@ impl Session<'_> {
         if !segment.last {
             return Ok(());
         }
-        if let Some(stag) = segment.invalidate {
-            self.invalidate_for_peer(stag)?;
-        }
+        let invalidated = match segment.invalidate {
+            Some(stag) => self.invalidate_for_peer(stag)?.then_some(stag),
+            None => None,
+        };
         self.proto.rx.recv = None;
         self.report_recv(
             id,
             WcStatus::Success,
             segment.end(),
-            segment.invalidate,
+            invalidated,
             segment.solicited,
         );
         Ok(())
@@ -255,8 +256,8 @@ impl Session<'_> {
         segment.no_buffer()
     }
 
-    /// Takes the peer's access to `stag` away, before its message is reported.
-    fn invalidate_for_peer(&mut self, stag: Stag) -> Result<(), TerminateReason> {
+    /// Takes the peer's access to `stag` away, before its message is reported; whether it had any.
+    fn invalidate_for_peer(&mut self, stag: Stag) -> Result<bool, TerminateReason> {
         let by = Invalidator::Remote(self.qp.pd());
         self.pins.invalidate(stag, by).map_err(|error| match error {
             AccessError::InvalidStag => {

@@ -173,8 +173,9 @@ impl<'q> Pins<'q> {
         self.local = [None, None];
     }
 
-    /// Makes `stag` invalid; returns when nothing accesses its memory any more.
-    pub(super) fn invalidate(&mut self, stag: Stag, by: Invalidator) -> Result<(), AccessError> {
+    /// Makes `stag` invalid; returns when nothing accesses its memory any more, whether it was this
+    /// that did it.
+    pub(super) fn invalidate(&mut self, stag: Stag, by: Invalidator) -> Result<bool, AccessError> {
         self.release();
         self.qp.device().regions().invalidate(stag, by)
     }

@@ -123,9 +123,13 @@ impl RegionTable {
     /// pin and wait for the other's would never end.
     ///
     /// A region that is invalid already is no error. One that is valid under another key is one for our
-    /// own user, and none for the peer, who may be late. A peer may only invalidate what was registered by a work request, for one stream, not what
-    /// others share (RFC 5040 section 8.1, requirements.md DDP-89, RDMAP-36).
-    pub(crate) fn invalidate(&self, stag: Stag, by: Invalidator) -> Result<(), AccessError> {
+    /// own user, and none for the peer, who may be late. A peer may only invalidate what was registered
+    /// by a work request, for one stream, not what others share (RFC 5040 section 8.1, requirements.md
+    /// DDP-89, RDMAP-36).
+    ///
+    /// Whether this was what made it invalid. Who did nothing must not say that it has been done: the
+    /// registration of that very key may be posted, and not executed yet.
+    pub(crate) fn invalidate(&self, stag: Stag, by: Invalidator) -> Result<bool, AccessError> {
         let region = self.find(stag)?;
         let (Invalidator::Local(pd) | Invalidator::Remote(pd)) = by;
         if region.pd() != pd {
@@ -136,10 +140,10 @@ impl RegionTable {
         }
         match (region.invalidate(stag.key()), by) {
             // The peer may have been first, which our user did not know of yet.
-            (Err(_), Invalidator::Local(_)) if !region.is_valid() => Ok(()),
+            (Err(_), Invalidator::Local(_)) if !region.is_valid() => Ok(false),
             // Or our user, who may have registered it again since: nothing is taken away from him.
-            (Err(_), Invalidator::Remote(_)) => Ok(()),
-            (result, _) => result,
+            (Err(_), Invalidator::Remote(_)) => Ok(false),
+            (result, _) => result.map(|()| true),
         }
     }
 

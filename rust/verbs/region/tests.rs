@@ -169,7 +169,7 @@ mod suite {
         for key in 0..=255 {
             assert_eq!(pins(ids::stag(0, key)), Err(AccessError::InvalidStag));
         }
-        assert_eq!(table.invalidate(stag, Invalidator::Local(PD)), Ok(()));
+        assert_eq!(table.invalidate(stag, Invalidator::Local(PD)), Ok(true));
         assert_eq!(pins(stag), Err(AccessError::InvalidStag));
         // The next key of the same region is another one.
         let next = registered(&table, &region, 4, 0, ALL, &buffers)?;
@@ -192,20 +192,20 @@ mod suite {
         // A peer that is late takes nothing away.
         assert_eq!(
             table.invalidate(region.stag(4), Invalidator::Remote(PD)),
-            Ok(())
+            Ok(false)
         );
         assert!(table.pin(stag).is_ok());
-        assert_eq!(table.invalidate(stag, Invalidator::Remote(PD)), Ok(()));
+        assert_eq!(table.invalidate(stag, Invalidator::Remote(PD)), Ok(true));
         assert!(table.pin(stag).is_err());
-        assert_eq!(table.invalidate(stag, Invalidator::Remote(PD)), Ok(()));
+        assert_eq!(table.invalidate(stag, Invalidator::Remote(PD)), Ok(false));
         // Our own user may not know yet that the peer was first; but it has to know the key.
-        assert_eq!(table.invalidate(stag, Invalidator::Local(PD)), Ok(()));
+        assert_eq!(table.invalidate(stag, Invalidator::Local(PD)), Ok(false));
         let again = registered(&table, &region, 4, 0, ALL, &buffers)?;
         assert_eq!(
             table.invalidate(stag, Invalidator::Local(PD)),
             Err(AccessError::InvalidStag)
         );
-        assert_eq!(table.invalidate(again, Invalidator::Local(PD)), Ok(()));
+        assert_eq!(table.invalidate(again, Invalidator::Local(PD)), Ok(true));
         // Memory of a process is shared by all streams of its domain (DDP-89, RDMAP-36).
         let shared = table.create(PD, Kind::User, None)?;
         let mut list = Segments::with_capacity(1, GFP_KERNEL)?;
@@ -255,7 +255,7 @@ mod suite {
             .pin(stag)
             .is_ok_and(|pin| pin.read_at(0, &mut out).is_ok()));
         assert_eq!(out, [1; 8]);
-        assert_eq!(table.invalidate(stag, Invalidator::Local(PD)), Ok(()));
+        assert_eq!(table.invalidate(stag, Invalidator::Local(PD)), Ok(true));
         assert_eq!(table.register(PD, &reg(2, 0, 8)), Ok(()));
         let stag = region.stag(2);
         assert!(table

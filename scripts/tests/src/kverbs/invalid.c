@@ -3,6 +3,10 @@
  * LOCAL_INV of what is invalid already. A user can not know: the peer's Send may have invalidated the
  * region, or its registration was never carried out. That must succeed, and the connection go on. A
  * key that is not the one under which the region is valid is a mistake as ever.
+ *
+ * A Send that invalidates what is invalid already, or valid under another key, is received, but not
+ * reported as having invalidated anything: the registration of its key may be posted by then, and who
+ * believes the report would let the peer into memory that he takes for his own again.
  */
 #include <linux/slab.h>
 
@@ -77,8 +81,8 @@ static int local_inv(struct region *r, const char *what)
 	return kv_post_and_wait(r->end, &wr, &wr, what);
 }
 
-/* A Send to @to, which invalidates @key if that is not 0. */
-static int send(struct kv_end *from, struct kv_end *to, u32 key)
+/* A Send to @to, which names @key to be invalidated if that is not 0, and does so if it is @valid. */
+static int send(struct kv_end *from, struct kv_end *to, u32 key, bool valid)
 {
 	struct ib_send_wr send = { .opcode = IB_WR_SEND };
 	struct kv_wait *received = kv_wait_new();
@@ -93,13 +97,18 @@ static int send(struct kv_end *from, struct kv_end *to, u32 key)
 	err = ib_post_recv(to->id->qp, &recv, NULL);
 	err = err ?: kv_post_and_wait(from, &send, &send, "Send");
 	err = err ?: kv_wait_for(received, "receive");
-	return err ?: kv_expect(received, "receive");
+	err = err ?: kv_expect(received, "receive");
+	if (err || !(received->wc.wc_flags & IB_WC_WITH_INVALIDATE) == !valid)
+		return err;
+	pr_err("rsiw_kverbs_test: a Send is reported to have invalidated %s\n",
+	       valid ? "nothing, and has" : "what it has not");
+	return -EIO;
 }
 
 /* The connecting end begins: the accepting one may not send before something came (RFC 5044 7.1.2). */
 static int goes_on(struct kv_pair *p, const char *after)
 {
-	int err = send(&p->a, &p->b, 0) ?: send(&p->b, &p->a, 0);
+	int err = send(&p->a, &p->b, 0, false) ?: send(&p->b, &p->a, 0, false);
 
 	if (err)
 		pr_err("rsiw_kverbs_test: the connection does not go on after LOCAL_INV of a region %s\n", after);
@@ -117,7 +126,9 @@ static int what_is_invalid(struct kv_pair *p, struct region *r)
 	err = err ?: local_inv(r, "LOCAL_INV of a region after LOCAL_INV");
 	err = err ?: goes_on(p, "after LOCAL_INV");
 	err = err ?: reg(r);
-	err = err ?: send(&p->a, &p->b, r->mr->rkey);
+	err = err ?: send(&p->a, &p->b, ib_inc_rkey(r->mr->rkey), false);
+	err = err ?: send(&p->a, &p->b, r->mr->rkey, true);
+	err = err ?: send(&p->a, &p->b, r->mr->rkey, false);
 	err = err ?: local_inv(r, "LOCAL_INV of a region that the peer's Send has invalidated");
 	err = err ?: goes_on(p, "that the peer's Send has invalidated");
 	/* And it can be registered again. */
