@@ -40,21 +40,26 @@ use crate::{
 /// Work requests flushed in one go.
 const BUDGET: u32 = 256;
 
-/// The first look for receives posted late comes after this, in ms; each one that finds none
+/// Times between two looks, in ms: the first, and the longest. Each look that finds nothing to do
 /// doubles it.
-const FIRST_LOOK_MS: u32 = 10;
+type Pace = (u32, u32);
 
-/// The longest time between two looks, in ms.
-const RAREST_LOOK_MS: u32 = 5_000;
+/// For receives that a process posts late.
+const LATE: Pace = (10, 5_000);
+
+/// For room in a kernel user's completion queue: some are emptied only now and then.
+const ROOM: Pace = (1, 100);
 
 /// The state of flushing.
 pub(super) struct Flushing {
     /// The queue pair is destroyed: no completion any more.
     stopped: bool,
-    /// Time until the next look for receives posted late, in ms.
+    /// Time until the next look, in ms; it is never less than the first of the [`Pace`].
     look_ms: u32,
-    /// What a kernel user's full completion queue did not take.
-    left: Option<Flushed>,
+    /// What a kernel user's full completion queue did not take, of the send queue.
+    left_send: Option<Flushed>,
+    /// The same of the receive queue.
+    left_recv: Option<Flushed>,
 }
 
 /// A work request that is not executed.
@@ -70,9 +75,16 @@ impl Flushing {
     pub(super) const fn new() -> Self {
         Self {
             stopped: false,
-            look_ms: FIRST_LOOK_MS,
-            left: None,
+            look_ms: 0,
+            left_send: None,
+            left_recv: None,
         }
+    }
+
+    /// How long to wait for the next look.
+    fn wait(&mut self, (first, longest): Pace) -> u32 {
+        self.look_ms = self.look_ms.clamp(first, longest);
+        self.look_ms
     }
 }
 
@@ -108,23 +120,18 @@ impl Qp {
             }
         }
         let mut done = 0;
-        while done < BUDGET {
-            let next = flushing.left.take().or_else(|| self.next_to_flush());
-            let Some(next) = next else {
-                break;
-            };
-            if !self.report_flushed(&next) {
-                flushing.left = Some(next);
-                self.flush_later(1);
-                return;
-            }
-            done += 1;
+        self.flush_queue(&mut flushing.left_send, &mut done, || self.next_send());
+        // Whose completions go to the same queue wait for those that came first.
+        if flushing.left_send.is_none() || !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
+            self.flush_queue(&mut flushing.left_recv, &mut done, || self.next_recv());
         }
         if done > 0 {
-            flushing.look_ms = FIRST_LOOK_MS;
+            flushing.look_ms = 0;
         }
-        if self.is_user() && matches!(self.rq, RecvSource::Own(_)) {
-            self.flush_later(flushing.look_ms);
+        if flushing.left_send.is_some() || flushing.left_recv.is_some() {
+            self.flush_later(flushing.wait(ROOM));
+        } else if self.is_user() && matches!(self.rq, RecvSource::Own(_)) {
+            self.flush_later(flushing.wait(LATE));
         }
         drop(flushing);
         if done == BUDGET && (self.sq.is_pending() || self.rq.is_pending()) {
@@ -132,15 +139,37 @@ impl Qp {
         }
     }
 
-    /// The oldest work request that is posted: the send queue comes first.
-    fn next_to_flush(&self) -> Option<Flushed> {
-        if let Some(wqe) = self.sq.fetch_to_flush() {
-            let (id, opcode) = match wqe {
-                Ok(wqe) => (wqe.id, wqe.opcode()),
-                Err(BadWqe { id, opcode, .. }) => (id, opcode),
+    /// Tells of the work requests of one queue, oldest first, while the budget lasts; what there is no
+    /// room for is `left`.
+    fn flush_queue(
+        &self,
+        left: &mut Option<Flushed>,
+        done: &mut u32,
+        next: impl Fn() -> Option<Flushed>,
+    ) {
+        while *done < BUDGET {
+            let Some(flushed) = left.take().or_else(&next) else {
+                return;
             };
-            return Some(Flushed { id, opcode });
+            if !self.report_flushed(&flushed) {
+                *left = Some(flushed);
+                return;
+            }
+            *done += 1;
         }
+    }
+
+    /// The oldest work request in the send queue.
+    fn next_send(&self) -> Option<Flushed> {
+        let (id, opcode) = match self.sq.fetch_to_flush()? {
+            Ok(wqe) => (wqe.id, wqe.opcode()),
+            Err(BadWqe { id, opcode, .. }) => (id, opcode),
+        };
+        Some(Flushed { id, opcode })
+    }
+
+    /// The oldest work request in the receive queue.
+    fn next_recv(&self) -> Option<Flushed> {
         let wqe = self.rq.take_to_flush()?;
         Some(Flushed {
             id: wqe.map_or_else(|bad| bad.id, |wqe| wqe.id),
@@ -177,11 +206,11 @@ impl Qp {
         let _ = work::process().enqueue::<Arc<Self>, { Self::FLUSH }>(self.clone());
     }
 
-    /// Looks for receives a process has posted since the last pass. Process context.
+    /// Looks for receives a process has posted since the last pass, or for room. Process context.
     pub(super) fn flush_late(self: &Arc<Self>) {
         {
             let mut flushing = self.flushing.lock();
-            flushing.look_ms = flushing.look_ms.saturating_mul(2).min(RAREST_LOOK_MS);
+            flushing.look_ms = flushing.look_ms.saturating_mul(2);
         }
         self.flush();
     }

@@ -2,7 +2,8 @@
 /*
  * A completion queue that does not hold all work requests of a queue pair which are flushed, as those
  * which nvmet shares: each is told in the end, the last one too, which a drain waits for. And the queue
- * pair says that it holds what was asked for: users take more for a right to more.
+ * pair says that it holds what was asked for: users take more for a right to more. Receives with a queue
+ * of their own do not wait for Sends that nobody polls, as those of srp do not.
  */
 #include <linux/delay.h>
 #include <linux/err.h>
@@ -17,12 +18,12 @@
 
 struct full {
 	struct ib_pd *pd;
-	struct ib_cq *cq;
+	struct ib_cq *cq, *recv_cq;
 	struct ib_qp *qp;
 	struct kv_wait *sent[SENDS], *received[RECVS];
 };
 
-static int full_open(struct full *f, struct ib_device *dev)
+static int full_open(struct full *f, struct ib_device *dev, bool apart)
 {
 	struct ib_qp_init_attr attr = {
 		.qp_type = IB_QPT_RC, .sq_sig_type = IB_SIGNAL_REQ_WR,
@@ -37,8 +38,13 @@ static int full_open(struct full *f, struct ib_device *dev)
 	f->cq = ib_alloc_cq(dev, NULL, PLACES, 0, IB_POLL_DIRECT);
 	if (IS_ERR(f->cq))
 		return PTR_ERR(f->cq);
+	if (apart) {
+		f->recv_cq = ib_alloc_cq(dev, NULL, 4 * RECVS, 0, IB_POLL_WORKQUEUE);
+		if (IS_ERR(f->recv_cq))
+			return PTR_ERR(f->recv_cq);
+	}
 	attr.send_cq = f->cq;
-	attr.recv_cq = f->cq;
+	attr.recv_cq = apart ? f->recv_cq : f->cq;
 	f->qp = ib_create_qp(f->pd, &attr);
 	if (IS_ERR(f->qp))
 		return PTR_ERR(f->qp);
@@ -53,6 +59,8 @@ static void full_close(struct full *f)
 {
 	if (!IS_ERR_OR_NULL(f->qp))
 		ib_destroy_qp(f->qp);
+	if (!IS_ERR_OR_NULL(f->recv_cq))
+		ib_free_cq(f->recv_cq);
 	if (!IS_ERR_OR_NULL(f->cq))
 		ib_free_cq(f->cq);
 	if (!IS_ERR_OR_NULL(f->pd))
@@ -79,15 +87,32 @@ static int full_post(struct full *f)
 	return err;
 }
 
-static unsigned int full_told(struct full *f)
+static unsigned int told(struct kv_wait **waits, unsigned int count)
 {
 	unsigned int i, n = 0;
 
-	for (i = 0; i < SENDS; i++)
-		n += f->sent[i]->times == 1 && f->sent[i]->wc.status == IB_WC_WR_FLUSH_ERR;
-	for (i = 0; i < RECVS; i++)
-		n += f->received[i]->times == 1 && f->received[i]->wc.status == IB_WC_WR_FLUSH_ERR;
+	for (i = 0; i < count; i++)
+		n += waits[i]->times == 1 && waits[i]->wc.status == IB_WC_WR_FLUSH_ERR;
 	return n;
+}
+
+static unsigned int full_told(struct full *f)
+{
+	return told(f->sent, SENDS) + told(f->received, RECVS);
+}
+
+/* Nobody polls the queue of the Sends meanwhile. */
+static int full_expect_receives(struct full *f)
+{
+	unsigned long end = jiffies + KV_WAIT;
+
+	while (told(f->received, RECVS) < RECVS && time_before(jiffies, end))
+		usleep_range(1000, 2000);
+	if (told(f->received, RECVS) == RECVS && !told(f->sent, SENDS))
+		return 0;
+	pr_err("rsiw_kverbs_test: %u of %u receives and %u Sends are flushed while nobody polls the latter\n",
+	       told(f->received, RECVS), RECVS, told(f->sent, SENDS));
+	return -EIO;
 }
 
 /* Nobody has polled yet, so there was no room for most of them. */
@@ -114,7 +139,7 @@ static int full_expect(struct full *f)
 	return 0;
 }
 
-int kv_full(struct ib_device *dev)
+static int full(struct ib_device *dev, bool apart)
 {
 	struct full *f = kzalloc_obj(*f);
 	int err, i;
@@ -125,10 +150,17 @@ int kv_full(struct ib_device *dev)
 		f->sent[i] = kv_wait_new();
 	for (i = 0; i < RECVS; i++)
 		f->received[i] = kv_wait_new();
-	err = full_open(f, dev);
+	err = full_open(f, dev, apart);
 	err = err ?: full_post(f);
+	if (!err && apart)
+		err = full_expect_receives(f);
 	err = err ?: full_expect(f);
 	full_close(f);
 	kfree(f);
 	return err;
+}
+
+int kv_full(struct ib_device *dev)
+{
+	return full(dev, false) ?: full(dev, true);
 }
