@@ -323,11 +323,21 @@ impl Device {
         self.gids.lock().standing(gid)
     }
 
-    /// Its interface has got another hardware address.
+    /// The hardware address of its interface, maybe another one.
     pub(super) fn set_address(&self, address: [u8; 6]) {
-        self.gids.lock().set_id(gid::eui64(address));
+        let changed = self.gids.lock().set_id(gid::eui64(address));
         self.refresh_addresses();
-        self.core.gids_changed();
+        if changed {
+            self.core.gids_changed();
+        }
+    }
+
+    /// Maybe its interface has got another hardware address, or other IP addresses. Under the RTNL.
+    pub(super) fn look_again(&self) {
+        match self.core.with_netdev(|netdev| netdev.address()).flatten() {
+            Some(address) => self.set_address(address),
+            None => self.refresh_addresses(),
+        }
     }
 
     /// Maybe its interface has got other IP addresses. Process context.

@@ -95,11 +95,16 @@ impl GidTable {
         }
     }
 
-    /// Changes the interface identifier. The addresses are to be [updated](Self::update) then.
-    pub(super) fn set_id(&mut self, id: [u8; 8]) {
+    /// Changes the interface identifier; gives whether it was another one. The addresses are to be
+    /// [updated](Self::update) then.
+    pub(super) fn set_id(&mut self, id: [u8; 8]) -> bool {
         let [first, ..] = &mut self.entries;
-        *first = link_local(id);
+        let before = core::mem::replace(first, link_local(id));
+        if before == *first {
+            return false;
+        }
         self.first_is_address = false;
+        true
     }
 
     /// Takes over the addresses of the interface; gives whether that changed anything.
@@ -165,7 +170,8 @@ mod tests {
         assert_eq!(table.standing(&first), Standing::Address);
         assert_eq!(table.standing(&address(1)), Standing::Address);
         assert_eq!(table.standing(&address(2)), Standing::Foreign);
-        table.set_id([2; 8]);
+        assert!(table.set_id([2; 8]));
+        assert!(!table.set_id([2; 8]));
         assert_eq!(table.standing(&first), Standing::Foreign);
         assert_eq!(table.standing(&table.get(0)), Standing::NameOnly);
         assert!(table.update(&[first, address(1)]));

@@ -61,6 +61,10 @@ pub(super) struct Globals {
     /// Listeners for queue pairs that connect themselves, one a network namespace.
     #[pin]
     doors: cm::Doors,
+    /// One device is made at a time: what interfaces and GUIDs are free is asked first, and has to
+    /// stay so.
+    #[pin]
+    adding: Mutex<()>,
 }
 
 impl Globals {
@@ -71,6 +75,7 @@ impl Globals {
                 qps <- Table::new(Qpn::MIN..Qpn::MAX),
                 devices <- new_mutex!(KVec::new(), "rsiw_devices"),
                 doors <- cm::Doors::new(),
+                adding <- new_mutex!((), "rsiw_adding"),
             }? Error),
             GFP_KERNEL,
         )
@@ -171,10 +176,11 @@ pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
     if netdev.kind() == NetdevKind::Other {
         return Err(EOPNOTSUPP);
     }
+    let globals = globals()?;
+    let _adding = globals.adding.lock();
     if netdev.has_device() {
         return Err(EEXIST);
     }
-    let globals = globals()?;
     let id = gid::eui64(netdev.address().unwrap_or_else(random_address));
     let allocated = Allocated::<Rsiw>::new(netdev)?;
     let guid = globals.guid_for(id);
@@ -190,6 +196,11 @@ pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
         // it could not be taken away yet.
         device.core().unregister();
         return Err(ENODEV);
+    }
+    // Addresses may have changed before the core knew the device's interface, when nobody was told.
+    if let Some(still) = netdev.hold_still() {
+        device.look_again();
+        drop(still);
     }
     // Should the port be taken now, it is tried again when a queue pair wants it.
     let _ = globals.doors().enter(&device);

@@ -84,6 +84,58 @@ vanishing() {
 	ok "interface vanishes while a device is made on it ($added of 20 were made first)"
 }
 
+gid_of() { cat "/sys/class/infiniband/$1/ports/1/gids/"*; }
+has_gid() { gid_of "$1" | shows "^$2\$"; }
+
+# Addresses that come while a device is made on the interface are not lost.
+changing() {
+	local i
+	[ "$RSIW_TYPE" = rsiw ] || return 0
+	for i in $(seq "$(rounds 20)"); do
+		make_dummy "chg$i"
+		spawn add timeout 20 rdma link add c1 type rsiw netdev "chg$i"
+		sleep "0.0$((i % 4))"
+		ip addr add 10.91.0.1/24 dev "chg$i"
+		ip link set "chg$i" address 02:00:5e:00:53:02
+		finish "$SPAWNED" 20 add
+		wait_for 10 "the address is a GID" has_gid c1 0000:0000:0000:0000:0000:ffff:0a5b:0001
+		wait_for 10 "the hardware address makes a GID" has_gid c1 fe80:0000:0000:0000:0000:5eff:fe00:5302
+		rdma link del c1
+		ip link del "chg$i"
+	done
+	ok "addresses change while a device is made"
+}
+
+# Of two who make a device on one interface one succeeds; devices made at once have GUIDs of their own.
+at_once() {
+	local i one two made
+	[ "$RSIW_TYPE" = rsiw ] || return 0
+	make_dummy once0
+	ip link add link once0 name once0.5 type vlan id 5
+	for i in $(seq "$(rounds 20)"); do
+		spawn one timeout 20 rdma link add o1 type rsiw netdev once0
+		one=$SPAWNED
+		spawn two timeout 20 rdma link add o2 type rsiw netdev once0
+		two=$SPAWNED
+		made=0
+		! wait "$one" || made=$((made + 1))
+		! wait "$two" || made=$((made + 1))
+		[ "$made" = 1 ] || die "$made devices on one interface, round $i"
+		grep -qi 'file exists' "$(log_of one)" "$(log_of two)" || die "the other was not told: $(cat "$(log_of one)" "$(log_of two)")"
+		! has_link o1 || rdma link del o1
+		! has_link o2 || rdma link del o2
+		spawn one timeout 20 rdma link add o1 type rsiw netdev once0
+		one=$SPAWNED
+		rdma link add o2 type rsiw netdev once0.5
+		finish "$one" 20 one
+		guids_differ
+		rdma link del o1
+		rdma link del o2
+	done
+	ip link del once0
+	ok "devices made at once"
+}
+
 wrong_parameters() {
 	local p
 	[ "$RSIW_TYPE" = rsiw ] || return 0
@@ -271,6 +323,8 @@ make_dummy wrong0
 shown
 wrong_uses
 vanishing
+changing
+at_once
 wrong_parameters
 kind veth0 10.90.0.1 ip link add veth0 type veth peer name veth1
 kind br0 10.90.0.2 ip link add br0 type bridge
