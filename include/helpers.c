@@ -52,15 +52,22 @@ s32 rsiw_caller_process(void)
 	return task_tgid_nr(current);
 }
 
+/* Numbers of processes are used again, but not at the same time. */
+u64 rsiw_caller_started(void)
+{
+	return current->group_leader->start_boottime;
+}
+
 u32 rsiw_caller_user(void)
 {
 	return __kuid_val(current_euid());
 }
 
-/* The kernel itself, or root, who could do as much by other means. */
+/* The kernel itself, or who could do as much by other means: root, or who may mount by RDMA. */
 bool rsiw_caller_is_trusted(void)
 {
-	return (current->flags & PF_KTHREAD) || uid_eq(current_euid(), GLOBAL_ROOT_UID);
+	return (current->flags & PF_KTHREAD) || uid_eq(current_euid(), GLOBAL_ROOT_UID) ||
+	       ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN);
 }
 
 /* Whether the caller must not touch bottom halves: local_bh_enable() would warn. */

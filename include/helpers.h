@@ -23,6 +23,7 @@ bool rsiw_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags);
 void rsiw_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags);
 bool rsiw_irqs_off(void);
 s32 rsiw_caller_process(void);
+u64 rsiw_caller_started(void);
 u32 rsiw_caller_user(void);
 bool rsiw_caller_is_trusted(void);
 bool rsiw_in_shared_thread(void);

@@ -45,6 +45,8 @@ pub(crate) fn is_due_elsewhere() -> bool {
 pub(crate) struct Caller {
     /// The process.
     process: i32,
+    /// When it began, in ns since boot: another one may have its number later.
+    started: u64,
     /// On whose behalf it works: its effective user.
     user: u32,
 }
@@ -52,16 +54,18 @@ pub(crate) struct Caller {
 impl Caller {
     /// Looks who it is. Process context.
     pub(crate) fn now() -> Self {
-        // SAFETY: Both read of the current task what only the task itself changes.
+        // SAFETY: All read of the current task and its group what only the group itself changes.
         unsafe {
             Self {
                 process: bindings::rsiw_caller_process(),
+                started: bindings::rsiw_caller_started(),
                 user: bindings::rsiw_caller_user(),
             }
         }
     }
 
-    /// Whether it is the kernel itself, in a thread of its own, or root. Process context.
+    /// Whether it is the kernel itself, in a thread of its own, or who administers the system. Process
+    /// context.
     pub(crate) fn is_trusted() -> bool {
         // SAFETY: As in `now`.
         unsafe { bindings::rsiw_caller_is_trusted() }
@@ -69,7 +73,7 @@ impl Caller {
 
     /// Whether the process or the user is the same.
     pub(crate) fn is_one_with(self, other: Self) -> bool {
-        self.process == other.process || self.user == other.user
+        (self.process, self.started) == (other.process, other.started) || self.user == other.user
     }
 }
 

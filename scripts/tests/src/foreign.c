@@ -3,7 +3,7 @@
  * Queue pairs and those they do not belong to. rdma_connect() and rdma_accept() take the number of a
  * queue pair from whoever calls, so the number of somebody else's must not do: another user's
  * process would connect it to whom it likes. Who may is who made it, processes of the same user, and
- * root.
+ * who administers the system; not who has the maker's number after it.
  *
  * usage: foreign ADDRESS users              who may, and who may not, with what processes make
  *        foreign ADDRESS kernel NUMBER      a process may not, with what the kernel has made
@@ -16,18 +16,24 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define NOBODY 65534
 #define SOMEBODY 65533
 
-enum role { ROOT, ROOT_TOO, ONE, ONE_TOO, OTHER, FALLEN, ROLES };
-enum request { MAKE, DESTROY, CONNECT, ACCEPT, BECOME };
+enum role { ROOT, ROOT_TOO, ONE, ONE_TOO, OTHER, FALLEN, MOUNTER, HEIR, ROLES };
+enum request { MAKE, DESTROY, CONNECT, ACCEPT, BECOME, LEAVE };
 
 struct job {
 	enum request what;
@@ -44,13 +50,16 @@ static struct worker {
 	const char *name;
 	uid_t uid;
 	int fd;
+	pid_t pid;
 } workers[ROLES] = {
-	[ROOT] = { "root", 0, -1 },
-	[ROOT_TOO] = { "root in another process", 0, -1 },
-	[ONE] = { "a user", NOBODY, -1 },
-	[ONE_TOO] = { "the same user in another process", NOBODY, -1 },
-	[OTHER] = { "another user", SOMEBODY, -1 },
-	[FALLEN] = { "who is not root any more", 0, -1 },
+	[ROOT] = { "root", 0, -1, 0 },
+	[ROOT_TOO] = { "root in another process", 0, -1, 0 },
+	[ONE] = { "a user", NOBODY, -1, 0 },
+	[ONE_TOO] = { "the same user in another process", NOBODY, -1, 0 },
+	[OTHER] = { "another user", SOMEBODY, -1, 0 },
+	[FALLEN] = { "who is not root any more", 0, -1, 0 },
+	[MOUNTER] = { "another user who may mount", SOMEBODY, -1, 0 },
+	[HEIR] = { "another user, in the next process of that number", SOMEBODY, -1, 0 },
 };
 
 int factor(void)
@@ -89,6 +98,50 @@ static void become(uid_t uid)
 {
 	if (uid && (setgroups(0, NULL) || setgid(uid) || setuid(uid)))
 		fail("cannot become user %u: %s", uid, strerror(errno));
+}
+
+/* Becomes another user who keeps one right of root's. */
+static void become_mounter(uid_t uid)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { 0 };
+
+	if (prctl(PR_SET_KEEPCAPS, 1))
+		fail("cannot keep a right: %s", strerror(errno));
+	become(uid);
+	data[CAP_TO_INDEX(CAP_SYS_ADMIN)].effective = CAP_TO_MASK(CAP_SYS_ADMIN);
+	data[CAP_TO_INDEX(CAP_SYS_ADMIN)].permitted = CAP_TO_MASK(CAP_SYS_ADMIN);
+	if (syscall(SYS_capset, &header, data))
+		fail("cannot have a right: %s", strerror(errno));
+}
+
+/* A process of that number, or of any if that is 0. */
+static pid_t fork_as(pid_t number)
+{
+	struct clone_args args = {
+		.exit_signal = SIGCHLD,
+		.set_tid = number ? (uintptr_t)&number : 0, .set_tid_size = number ? 1 : 0,
+	};
+
+	return syscall(SYS_clone3, &args, sizeof(args));
+}
+
+/* Goes, but leaves somebody who keeps open what it has open, as long as there is who tells it. */
+static void leave(int fd)
+{
+	struct answer answer = { 0 };
+	pid_t pid = fork();
+
+	if (!pid) {
+		alarm(120 * factor());
+		while (read(fd, &answer, sizeof(answer)) > 0)
+			;
+	} else {
+		answer.err = pid < 0;
+		if (write(fd, &answer, sizeof(answer)) < 0)
+			_exit(1);
+	}
+	_exit(0);
 }
 
 /* Waits for a peer; others may say something meanwhile. */
@@ -173,6 +226,8 @@ static void serve(int fd, struct sockaddr_in *silent)
 			become(job.arg);
 			events = rdma_create_event_channel();
 			break;
+		case LEAVE:
+			leave(fd);
 		}
 		if (write(fd, &answer, sizeof(answer)) != sizeof(answer))
 			break;
@@ -182,23 +237,25 @@ static void serve(int fd, struct sockaddr_in *silent)
 	exit(!events);
 }
 
-/* Nothing of RDMA is open yet; a process ends with the one that tells it what to do. */
-static void start(struct worker *w, struct sockaddr_in *silent)
+/* Nothing of RDMA is open yet; a process ends with the one that tells it what to do. @number: its own. */
+static void start(struct worker *w, struct sockaddr_in *silent, pid_t number)
 {
 	struct timeval limit = { .tv_sec = 30 * factor() };
 	int ends[2], i;
-	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		fail("socketpair: %s", strerror(errno));
-	pid = fork();
-	if (pid < 0)
-		fail("fork: %s", strerror(errno));
-	if (!pid) {
+	w->pid = fork_as(number);
+	if (w->pid < 0)
+		fail("no process %d: %s", number, strerror(errno));
+	if (!w->pid) {
 		close(ends[0]);
 		for (i = 0; i < ROLES; i++)
 			close(workers[i].fd);
-		become(w->uid);
+		if (w == &workers[MOUNTER])
+			become_mounter(w->uid);
+		else
+			become(w->uid);
 		serve(ends[1], silent);
 	}
 	close(ends[1]);
@@ -221,7 +278,7 @@ static struct answer tell(enum role who, enum request what, uint32_t arg)
 static void check(enum role owner, enum role who, int expected, uint32_t number)
 {
 	static const char *const call[] = { "rdma_connect()", "rdma_accept()" };
-	const char *whose = number ? "the kernel" : workers[owner].name;
+	const char *whose = number && owner == ROOT ? "the kernel" : workers[owner].name;
 	int i, err;
 
 	for (i = 0; i < 2; i++) {
@@ -242,6 +299,17 @@ static void check(enum role owner, enum role who, int expected, uint32_t number)
 	}
 }
 
+/* Its maker's number is another process's, while somebody still has the queue pair. */
+static void inherit(struct sockaddr_in *silent)
+{
+	uint32_t of = tell(ONE, MAKE, 0).number;
+
+	if (tell(ONE, LEAVE, 0).err || waitpid(workers[ONE].pid, NULL, 0) != workers[ONE].pid)
+		fail("%s does not leave", workers[ONE].name);
+	start(&workers[HEIR], silent, workers[ONE].pid);
+	check(ONE, HEIR, EINVAL, of);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -250,7 +318,7 @@ int main(int argc, char **argv)
 	} cases[] = {
 		{ ROOT, ROOT, 0 }, { ROOT, ROOT_TOO, 0 }, { ROOT, ONE, EINVAL }, { ROOT, OTHER, EINVAL },
 		{ ONE, ONE, 0 }, { ONE, ONE_TOO, 0 }, { ONE, ROOT, 0 }, { ONE, OTHER, EINVAL },
-		{ FALLEN, FALLEN, 0 },
+		{ FALLEN, FALLEN, 0 }, { ONE, MOUNTER, 0 },
 	};
 	struct sockaddr_in silent;
 	unsigned int i;
@@ -264,13 +332,14 @@ int main(int argc, char **argv)
 		destroy_under_fire(&silent, argc > 3 ? atoi(argv[3]) : 24);
 		return 0;
 	}
-	for (i = 0; i < ROLES; i++)
-		start(&workers[i], &silent);
+	for (i = 0; i < HEIR; i++)
+		start(&workers[i], &silent, 0);
 	if (argc > 3) {
 		check(ROOT, ONE, EINVAL, strtoul(argv[3], NULL, 0));
 		return 0;
 	}
 	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		check(cases[i].owner, cases[i].who, cases[i].err, 0);
+	inherit(&silent);
 	return 0;
 }
