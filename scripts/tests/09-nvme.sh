@@ -42,7 +42,8 @@ target_down() {
 	echo 0 >"$SUBSYSTEM/namespaces/1/enable"
 	rmdir "$PORT" "$SUBSYSTEM/namespaces/1" "$SUBSYSTEM"
 	losetup -d "$LOOP"
-	modprobe -r nvme-rdma nvmet-rdma nvmet
+	# The debug kernel has them built in.
+	[ ! -e /sys/module/nvmet/initstate ] || modprobe -r nvme-rdma nvmet-rdma nvmet
 }
 
 # What everybody waits for, should the host not come away from the target.
@@ -62,12 +63,15 @@ disconnect() {
 	die "round $1: the host did not disconnect"
 }
 
-# The block device of the connected subsystem.
+# The block device of the connected subsystem: the subsystem's own in a kernel that knows of several ways
+# to it, its controller's otherwise.
 disk() {
 	local d
 	for d in /sys/class/nvme-subsystem/*; do
 		[ "$(cat "$d/subsysnqn" 2>/dev/null)" = "$NQN" ] || continue
-		basename "$(ls -d "$d"/nvme*n1 2>/dev/null)"
+		for d in "$d"/nvme[0-9]n1 "$d"/nvme[0-9]/nvme[0-9]n1; do
+			[ ! -e "$d" ] || basename "$d"
+		done | head -n 1
 		return 0
 	done
 	return 1
