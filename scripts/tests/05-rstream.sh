@@ -44,23 +44,23 @@ polling() {
 }
 
 single_bed
-stream "rstream blocking" "$RDMA_V4" -T b -T v -S 65536 -I 20 -C 20
-stream "rstream non-blocking" "$RDMA_V4" -T n -T v -S 65536 -I 20 -C 20
-polling "rstream with poll" "$RDMA_V4" -T a -T v -S 16384 -I 20 -C 20
-stream "rstream all sizes" "$RDMA_V4" -S all -I 5 -C 5
-stream "rstream small" "$RDMA_V4" -T v -S 64 -I 50 -C 10
-stream "rstream IPv6" "$RDMA_V6" -f ipv6 -T v -S 65536 -I 10 -C 10
+stream "rstream blocking" "$RDMA_V4" -T b -T v -S 65536 -I "$(rounds 20)" -C "$(rounds 20)"
+stream "rstream non-blocking" "$RDMA_V4" -T n -T v -S 65536 -I "$(rounds 20)" -C "$(rounds 20)"
+polling "rstream with poll" "$RDMA_V4" -T a -T v -S 16384 -I "$(rounds 20)" -C "$(rounds 20)"
+stream "rstream all sizes" "$RDMA_V4" -S all -I "$(rounds 5)" -C "$(rounds 5)"
+stream "rstream small" "$RDMA_V4" -T v -S 64 -I "$(rounds 50)" -C "$(rounds 10)"
+stream "rstream IPv6" "$RDMA_V6" -f ipv6 -T v -S 65536 -I "$(rounds 10)" -C "$(rounds 10)"
 
-spawn server riostream -b "$RDMA_V4" -p 7178 -T v -S 16384 -I 10 -C 10
+spawn server riostream -b "$RDMA_V4" -p 7178 -T v -S 16384 -I "$(rounds 10)" -C "$(rounds 10)"
 server=$SPAWNED
 wait_listening 7178
-run 40 "riostream" riostream -s "$RDMA_V4" -p 7178 -T v -S 16384 -I 10 -C 10
+run 40 "riostream" riostream -s "$RDMA_V4" -p 7178 -T v -S 16384 -I "$(rounds 10)" -C "$(rounds 10)"
 finish "$server" 20 server
 ok "riostream"
 
-head -c 5000000 /dev/urandom >"$WORK/file"
+head -c "$(rounds 5000000)" /dev/urandom >"$WORK/file"
 spawn rcopy rcopy -p 7179
 wait_listening 7179
 run 40 "rcopy" rcopy "$WORK/file" "$RDMA_V4:$WORK/copy" -p 7179
 cmp "$WORK/file" "$WORK/copy" || die "rcopy: the copy differs"
-ok "rcopy: 5,000,000 octets"
+ok "rcopy: $(stat -c %s "$WORK/copy") octets"

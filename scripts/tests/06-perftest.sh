@@ -18,7 +18,7 @@ pair() {
 single_bed
 for tool in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat; do
 	pair "$tool 1 octet" "$tool" -s 1 -n 100
-	pair "$tool -a" "$tool" -a -n 5
+	every_size pair "$tool"
 done
 
 for mtu in 1500 9000 65536; do

@@ -25,21 +25,21 @@ there() {
 		pingpong_pair "$label, server there" "$IN_PEER taskset -c 1" "taskset -c 0" "$VETH_FAR" "$@"
 }
 
-there "ibv_rc_pingpong -g 1" ibv_rc_pingpong -g 1 -n 200 -c
-there "ibv_rc_pingpong -g 1 -e, 64 KiB" ibv_rc_pingpong -g 1 -e -s 65536 -n 200
+there "ibv_rc_pingpong -g 1" ibv_rc_pingpong -g 1 -n "$(rounds 200)" -c
+there "ibv_rc_pingpong -g 1 -e, 64 KiB" ibv_rc_pingpong -g 1 -e -s 65536 -n "$(rounds 200)"
 for size in 1 1048576; do
-	there "ibv_rc_pingpong -g 1, $size octets" ibv_rc_pingpong -g 1 -s "$size" -n 50 -c
+	there "ibv_rc_pingpong -g 1, $size octets" ibv_rc_pingpong -g 1 -s "$size" -n "$(rounds 50)" -c
 done
-there "ibv_rc_pingpong -g 1 -m" ibv_rc_pingpong -g 1 -m 4096 -n 100
-there "ibv_rc_pingpong -g 1 -n 10000" ibv_rc_pingpong -g 1 -n 10000 -s 256 -e
+there "ibv_rc_pingpong -g 1 -m" ibv_rc_pingpong -g 1 -m 4096 -n "$(rounds 100)"
+there "ibv_rc_pingpong -g 1 -n 10000" ibv_rc_pingpong -g 1 -n "$(rounds 10000)" -s 256 -e
 there "ibv_srq_pingpong -g 1" ibv_srq_pingpong -g 1 -q 8
 v6=$(index_of r0 fd98:0000:0000:0000:0000:0000:0000:0001)
 [ "$v6" = "$(index_of r1 fd98:0000:0000:0000:0000:0000:0000:0002)" ] ||
 	die "the IPv6 address is not at the same place of both tables"
-there "ibv_rc_pingpong IPv6" ibv_rc_pingpong -g "$v6" -n 200 -c
+there "ibv_rc_pingpong IPv6" ibv_rc_pingpong -g "$v6" -n "$(rounds 200)" -c
 there "ibv_srq_pingpong IPv6" ibv_srq_pingpong -g "$v6" -q 4
 wait_for 10 "link-local addresses are there" bash -c "! ip -6 addr show tentative | grep -q . && ! $IN_PEER ip -6 addr show tentative | grep -q ."
-there "ibv_rc_pingpong link-local" ibv_rc_pingpong -g 0 -n 200 -c
+there "ibv_rc_pingpong link-local" ibv_rc_pingpong -g 0 -n "$(rounds 200)" -c
 
 # Without addresses namespaces are hosts of their own.
 spawn alone ibv_rc_pingpong -d r0 -p 18690
@@ -55,11 +55,11 @@ ok "without a GID nobody is found in another namespace"
 make_dummy rd0 10.99.0.1/24 fd99::1/64
 make_link r2 rd0
 PINGPONG_SERVER_DEVICE=r0 PINGPONG_CLIENT_DEVICE=r2 \
-	pingpong_pair "two devices" "" "" 127.0.0.1 ibv_rc_pingpong -g 1 -n 200 -c
+	pingpong_pair "two devices" "" "" 127.0.0.1 ibv_rc_pingpong -g 1 -n "$(rounds 200)" -c
 PINGPONG_SERVER_DEVICE=r2 PINGPONG_CLIENT_DEVICE=r0 \
-	pingpong_pair "two devices, the other way" "" "" 127.0.0.1 ibv_rc_pingpong -g 1 -n 200 -c
+	pingpong_pair "two devices, the other way" "" "" 127.0.0.1 ibv_rc_pingpong -g 1 -n "$(rounds 200)" -c
 PINGPONG_SERVER_DEVICE=r2 PINGPONG_CLIENT_DEVICE=r0 \
-	pingpong_pair "two devices without a GID" "" "" 127.0.0.1 ibv_rc_pingpong -n 200 -c
+	pingpong_pair "two devices without a GID" "" "" 127.0.0.1 ibv_rc_pingpong -n "$(rounds 200)" -c
 
 # The door is shut by the last device of a namespace.
 rdma link del r0
@@ -85,8 +85,8 @@ v4=$(index_of r0 ffff:0a62:0001)
 v6=$(index_of r0 fd98:0000:0000:0000:0000:0000:0000:0001)
 [ "$v4 $v6" = "$(index_of r1 ffff:0a62:0002) $(index_of r1 fd98:0000:0000:0000:0000:0000:0000:0002)" ] ||
 	die "the addresses are not at the same places of both tables"
-there "bindv6only, IPv4" ibv_rc_pingpong -g "$v4" -n 200 -c
-there "bindv6only, IPv6" ibv_rc_pingpong -g "$v6" -n 200 -c
-pingpong_pair "bindv6only, without a GID" "" "" 127.0.0.1 ibv_rc_pingpong -n 200 -c
+there "bindv6only, IPv4" ibv_rc_pingpong -g "$v4" -n "$(rounds 200)" -c
+there "bindv6only, IPv6" ibv_rc_pingpong -g "$v6" -n "$(rounds 200)" -c
+pingpong_pair "bindv6only, without a GID" "" "" 127.0.0.1 ibv_rc_pingpong -n "$(rounds 200)" -c
 PINGPONG_SERVER_DEVICE=r1 PINGPONG_CLIENT_DEVICE=r1 \
-	pingpong_pair "bindv6only, without a GID, there" "$IN_PEER" "$IN_PEER" 127.0.0.1 ibv_rc_pingpong -n 200 -c
+	pingpong_pair "bindv6only, without a GID, there" "$IN_PEER" "$IN_PEER" 127.0.0.1 ibv_rc_pingpong -n "$(rounds 200)" -c

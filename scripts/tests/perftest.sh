@@ -54,5 +54,19 @@ perftest_once() {
 	finish "$server" 20 "server-$tool"
 }
 
+# every_size PAIR TOOL ARGUMENT...: PAIR, a function that runs a pair, at every power of two to 8 MiB; at
+# some of them where everything is slower.
+every_size() {
+	local pair=$1 tool=$2 size
+	shift 2
+	if [ "$FACTOR" = 1 ]; then
+		"$pair" "$tool -a" "$tool" -a -n 5 "$@"
+		return
+	fi
+	for size in 2 32768 1048576; do
+		"$pair" "$tool $size" "$tool" -s "$size" -n 5 "$@"
+	done
+}
+
 # data_flows PORT: a server there has received a few MB from here.
 data_flows() { ss -Htin "dport = :$1" | shows 'bytes_acked:[0-9]\{7,\}'; }
