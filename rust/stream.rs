@@ -66,7 +66,8 @@ pub(crate) use self::contract::{
     EndReason,
     Owner,
     Role,
-    StreamEvent, //
+    StreamEvent,
+    Unfinished, //
 };
 use self::{
     rush::{

@@ -5,6 +5,12 @@
 use iwarp_wire::RtrKind;
 use kernel::prelude::*;
 
+use super::sent::SentQueue;
+use crate::verbs::cq::{
+    WcOpcode,
+    WcStatus, //
+};
+
 /// Which side of the MPA start-up this end was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -77,6 +83,59 @@ pub(crate) enum EndReason {
     LocalClose,
     /// TCP gave up: time-out, unreachable, FIN inside an FPDU.
     LlpError(Error),
+}
+
+/// Work requests that a stream has fetched and not carried out when it ends.
+pub(crate) struct Unfinished {
+    /// Of the send queue.
+    sends: SentQueue,
+    /// One of the send queue that had to wait, behind the others.
+    stalled: Option<(u64, WcOpcode)>,
+    /// One of the receive queue, for a message that has come in part.
+    recv: Option<u64>,
+}
+
+impl Unfinished {
+    /// What is given: sends, one behind them, and a receive.
+    pub(super) fn new(
+        sends: SentQueue,
+        stalled: Option<(u64, WcOpcode)>,
+        recv: Option<u64>,
+    ) -> Self {
+        Self {
+            sends,
+            stalled,
+            recv,
+        }
+    }
+
+    /// There is nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sends.is_empty() && self.stalled.is_none() && self.recv.is_none()
+    }
+
+    /// Takes the oldest work request of the send queue: its name, and what is to be said of it.
+    pub(crate) fn next_send(&mut self) -> Option<(u64, WcOpcode, WcStatus)> {
+        if let Some(entry) = self.sends.pop() {
+            let status = match entry.status {
+                WcStatus::Success => WcStatus::WrFlush,
+                error => error,
+            };
+            return Some((entry.id, entry.opcode, status));
+        }
+        let (id, opcode) = self.stalled.take()?;
+        Some((id, opcode, WcStatus::WrFlush))
+    }
+
+    /// Takes the work request of the receive queue.
+    pub(crate) fn next_recv(&mut self) -> Option<u64> {
+        self.recv.take()
+    }
+
+    /// There is one of the receive queue.
+    pub(crate) fn has_recv(&self) -> bool {
+        self.recv.is_some()
+    }
 }
 
 /// What a stream tells its owner.

@@ -25,7 +25,8 @@ use super::{
     },
     Close,
     EndReason,
-    StreamEvent, //
+    StreamEvent,
+    Unfinished, //
 };
 use crate::{
     sys::{
@@ -38,10 +39,6 @@ use crate::{
     },
     verbs::{
         counters::Counter,
-        cq::{
-            Completion,
-            WcStatus, //
-        },
         QpState, //
     }, //
 };
@@ -174,13 +171,10 @@ impl Session<'_> {
         self.proto.tx.job = None;
         self.proto.rx.receiver.fail();
         self.pins.release();
-        let lost = self.flush_sent();
-        if let Some(recv) = self.proto.rx.recv.take() {
-            self.report_recv(recv.id, WcStatus::WrFlush, 0, None, false);
-        }
+        let unfinished = self.take_unfinished();
         match self.proto.mirror {
-            true => self.qp.mirror_ended(),
-            false => self.qp.stream_ended(reason, lost),
+            true => self.qp.mirror_ended(unfinished),
+            false => self.qp.stream_ended(reason, unfinished),
         }
         self.tell(StreamEvent::Ended(reason));
         match reason {
@@ -190,38 +184,15 @@ impl Session<'_> {
         }
     }
 
-    /// Reports every fetched work request that is not complete, in posting order; whether there
-    /// was one.
-    fn flush_sent(&mut self) -> bool {
+    /// Takes every fetched work request that is not complete, in posting order.
+    fn take_unfinished(&mut self) -> Unfinished {
         self.retire();
-        let lost = !self.proto.sent.is_empty();
-        while let Some(entry) = self.proto.sent.pop() {
-            let status = match entry.status {
-                WcStatus::Success => WcStatus::WrFlush,
-                error => error,
-            };
-            self.qp.complete_send(&Completion {
-                id: entry.id,
-                opcode: entry.opcode,
-                status,
-                bytes: 0,
-                invalidated: None,
-                solicited: false,
-            });
-        }
         let stalled = self.proto.tx.queued.take_stalled();
-        let lost = lost || stalled.is_some();
-        if let Some(wqe) = stalled {
-            self.qp.complete_send(&Completion {
-                id: wqe.id,
-                opcode: wqe.opcode(),
-                status: WcStatus::WrFlush,
-                bytes: 0,
-                invalidated: None,
-                solicited: false,
-            });
-        }
-        lost
+        Unfinished::new(
+            self.proto.sent.take(),
+            stalled.map(|wqe| (wqe.id, wqe.opcode())),
+            self.proto.rx.recv.take().map(|recv| recv.id),
+        )
     }
 
     /// Nothing more is to be said to the peer.

@@ -121,16 +121,30 @@ impl SentQueue {
     }
 
     /// Takes the oldest entry if it is done when TCP has taken the stream up to `sent`.
+    ///
+    /// One that has failed, and all behind it, are for the end of the stream: after an error nothing
+    /// is reported as a success.
     #[inline]
     pub(super) fn pop_done(&mut self, sent: u64) -> Option<Entry> {
         if self.is_empty() {
             return None;
         }
         let index = self.index(self.head);
-        match self.ring.get(index)?.as_ref()?.due {
-            Due::Sent(end) if end <= sent => self.pop(),
+        let oldest = self.ring.get(index)?.as_ref()?;
+        match oldest.due {
+            Due::Sent(end) if end <= sent && oldest.status == WcStatus::Success => self.pop(),
             _ => None,
         }
+    }
+
+    /// Takes all of them; there is no room for others afterwards.
+    pub(super) fn take(&mut self) -> Self {
+        let none = Self {
+            ring: KVec::new(),
+            head: 0,
+            tail: 0,
+        };
+        core::mem::replace(self, none)
     }
 
     /// Takes the oldest entry, done or not.

@@ -36,10 +36,7 @@ use crate::{
             Counter,
             Counters, //
         },
-        cq::{
-            Completion,
-            WcStatus, //
-        },
+        cq::Completion,
         Qp, //
     }, //
 };
@@ -358,7 +355,7 @@ impl Session<'_> {
     pub(super) fn retire(&mut self) {
         let sent = self.proto.tx.sent();
         while let Some(entry) = self.proto.sent.pop_done(sent) {
-            if !entry.signaled && entry.status == WcStatus::Success {
+            if !entry.signaled {
                 continue;
             }
             self.qp.complete_send(&Completion {

@@ -29,6 +29,7 @@ use super::{
         Entry,
         SentQueue, //
     },
+    Unfinished, //
 };
 use crate::{
     sys::crc::Kernel,
@@ -257,6 +258,47 @@ mod suite {
         assert_eq!(queue.pop_done(200).map(|e| e.id), Some(3));
         assert!(queue.is_empty());
         assert!(queue.get_mut(read).is_none());
+        Ok(())
+    }
+
+    /// What has failed holds back what is behind it, too, until the stream ends.
+    #[test]
+    fn nothing_succeeds_after_an_error() -> Result {
+        let mut queue = SentQueue::new(16)?;
+        let failed = queue.push(entry(1, Due::Sent(1))).ok_or(ENOMEM)?;
+        queue.push(entry(2, Due::Sent(1))).ok_or(ENOMEM)?;
+        queue.get_mut(failed).ok_or(ENOENT)?.status = WcStatus::RemAccess;
+        assert!(queue.pop_done(1).is_none());
+        let mut unfinished = Unfinished::new(queue, Some((3, WcOpcode::Send)), Some(4));
+        for (id, status) in [
+            (1, WcStatus::RemAccess),
+            (2, WcStatus::WrFlush),
+            (3, WcStatus::WrFlush),
+        ] {
+            let next = unfinished.next_send();
+            assert!(next.is_some_and(|(n, _, s)| (n, s) == (id, status)));
+        }
+        assert!(unfinished.next_send().is_none() && !unfinished.is_empty());
+        assert_eq!(unfinished.next_recv(), Some(4));
+        assert!(unfinished.is_empty());
+        Ok(())
+    }
+
+    /// What is taken away is all there, in order; what is left is neither taken nor given.
+    #[test]
+    fn is_taken_away() -> Result {
+        let mut queue = SentQueue::new(16)?;
+        for id in 1..=3 {
+            queue.push(entry(id, Due::Open)).ok_or(ENOMEM)?;
+        }
+        let mut taken = queue.take();
+        assert!(queue.is_empty() && queue.is_full());
+        assert!(queue.push(entry(4, Due::Open)).is_none());
+        assert!(queue.pop_done(u64::MAX).is_none() && queue.pop().is_none());
+        for id in 1..=3 {
+            assert_eq!(taken.pop().map(|e| e.id), Some(id));
+        }
+        assert!(taken.is_empty());
         Ok(())
     }
 

@@ -106,6 +106,10 @@ pub(super) struct QpInner {
     initialised: bool,
     /// Its owner has put it into `RESET`.
     was_reset: bool,
+    /// Its owner is putting it into `RESET`.
+    resetting: bool,
+    /// The end of its stream is to be told to those who have a shared receive queue.
+    last_wqe: bool,
     /// The stream, from its start to its end.
     stream: Option<Arc<Stream>>,
     /// The receiving end, if the peer is the queue pair itself.
@@ -288,6 +292,8 @@ impl Qp {
                         state: QpState::Idle,
                         initialised: false,
                         was_reset: false,
+                        resetting: false,
+                        last_wqe: false,
                         stream: None,
                         mirror: None,
                         started: false,

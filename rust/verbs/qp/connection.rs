@@ -27,7 +27,8 @@ use crate::{
     stream::{
         Close,
         EndReason,
-        Stream, //
+        Stream,
+        Unfinished, //
     },
     sys::context::Caller,
     verbs::queue::recv::RecvSource, //
@@ -108,9 +109,10 @@ impl Qp {
     /// Takes the queue pair back from its stream: the stream's last act, which afterwards touches
     /// neither queues nor regions. Softirq or process context, the socket lock held.
     ///
-    /// The stream has itself completed all that it had fetched; `lost`: some of that without
-    /// success.
-    pub(crate) fn stream_ended(self: &Arc<Self>, reason: EndReason, lost: bool) {
+    /// `unfinished` is what it had fetched, and did not carry out.
+    pub(crate) fn stream_ended(self: &Arc<Self>, reason: EndReason, unfinished: Unfinished) {
+        let lost = !unfinished.is_empty();
+        self.keep_unfinished(unfinished, false);
         let mut inner = self.inner.lock();
         let stream = inner.stream.take();
         // In InfiniBand nobody hears of it when a peer with which he has no business goes.
@@ -118,6 +120,9 @@ impl Qp {
             && !lost
             && matches!(inner.state, QpState::Rts | QpState::Closing)
             && matches!(&inner.direct, Some(direct) if !direct.closing);
+        // Whose owner has asked for RESET knows that it ends.
+        let quiet = inner.resetting;
+        inner.last_wqe |= stream.is_some() && !unnoticed && !quiet;
         let direct = inner.direct.is_some();
         let mirror = inner.mirror.clone();
         let end = if unnoticed {
@@ -139,12 +144,12 @@ impl Qp {
             return;
         }
         match reason {
+            _ if quiet => {}
             EndReason::TerminateReceived | EndReason::LlpError(_) => self.fatal(QpEvent::Fatal),
             EndReason::Reset | EndReason::PeerFin if direct => self.fatal(QpEvent::Fatal),
             _ => {}
         }
         self.flush();
-        self.tell_last_wqe();
         drop(stream);
         self.core.put();
     }
@@ -163,7 +168,8 @@ impl Qp {
     }
 
     /// As [`stream_ended`](Self::stream_ended), of the receiving end.
-    pub(crate) fn mirror_ended(self: &Arc<Self>) {
+    pub(crate) fn mirror_ended(self: &Arc<Self>, unfinished: Unfinished) {
+        self.keep_unfinished(unfinished, true);
         let mut inner = self.inner.lock();
         let mirror = inner.mirror.take();
         let stream = inner.stream.clone();
@@ -216,6 +222,13 @@ impl Qp {
     pub(super) fn tell_last_wqe(self: &Arc<Self>) {
         if matches!(self.rq, RecvSource::Shared(_)) {
             self.fatal(QpEvent::LastWqeReached);
+        }
+    }
+
+    /// Tells it if the end of the stream has not yet been told so: all that was taken is by now.
+    pub(super) fn tell_last_wqe_if_owed(self: &Arc<Self>) {
+        if core::mem::take(&mut self.inner.lock().last_wqe) {
+            self.tell_last_wqe();
         }
     }
 

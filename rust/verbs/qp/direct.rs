@@ -348,6 +348,9 @@ impl Qp {
             return;
         }
         let first = self.fail_quietly();
+        if self.inner.lock().resetting {
+            return;
+        }
         self.fatal(QpEvent::Fatal);
         if first {
             self.tell_last_wqe();

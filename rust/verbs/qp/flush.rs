@@ -16,6 +16,7 @@ use kernel::{
 };
 
 use crate::{
+    stream::Unfinished,
     sys::{
         context::irqs_off,
         work, //
@@ -56,6 +57,10 @@ pub(super) struct Flushing {
     stopped: bool,
     /// Time until the next look, in ms; it is never less than the first of the [`Pace`].
     look_ms: u32,
+    /// What the stream has left, before all that is in the queues.
+    of_stream: Option<Unfinished>,
+    /// The same of the receiving end, if the peer is the queue pair itself.
+    of_mirror: Option<Unfinished>,
     /// What a kernel user's full completion queue did not take, of the send queue.
     left_send: Option<Flushed>,
     /// The same of the receive queue.
@@ -68,6 +73,8 @@ struct Flushed {
     id: u64,
     /// What it was to do; `Recv` tells the queue.
     opcode: WcOpcode,
+    /// Why it is not executed.
+    status: WcStatus,
 }
 
 impl Flushing {
@@ -76,8 +83,31 @@ impl Flushing {
         Self {
             stopped: false,
             look_ms: 0,
+            of_stream: None,
+            of_mirror: None,
             left_send: None,
             left_recv: None,
+        }
+    }
+
+    /// Nothing is kept here that is to be told.
+    pub(super) fn is_empty(&self) -> bool {
+        self.of_stream.is_none()
+            && self.of_mirror.is_none()
+            && self.left_send.is_none()
+            && self.left_recv.is_none()
+    }
+
+    /// Everything that was taken from the receive queue has been told.
+    fn no_recv(&self) -> bool {
+        let none = |of: &Option<Unfinished>| of.as_ref().is_none_or(|of| !of.has_recv());
+        self.left_recv.is_none() && none(&self.of_stream) && none(&self.of_mirror)
+    }
+
+    /// Lets go of what is empty.
+    fn tidy(&mut self) {
+        for of in [&mut self.of_stream, &mut self.of_mirror] {
+            of.take_if(|of| of.is_empty());
         }
     }
 
@@ -94,7 +124,7 @@ impl Flushed {
         Completion {
             id: self.id,
             opcode: self.opcode,
-            status: WcStatus::WrFlush,
+            status: self.status,
             bytes: 0,
             invalidated: None,
             solicited: false,
@@ -109,7 +139,8 @@ impl Qp {
             self.flush_on();
             return;
         }
-        let mut flushing = self.flushing.lock();
+        let mut guard = self.flushing.lock();
+        let flushing = &mut *guard;
         if flushing.stopped {
             return;
         }
@@ -120,10 +151,18 @@ impl Qp {
             }
         }
         let mut done = 0;
-        self.flush_queue(&mut flushing.left_send, &mut done, || self.next_send());
+        let of = &mut flushing.of_stream;
+        self.flush_queue(&mut flushing.left_send, &mut done, || self.next_send(of));
         // Whose completions go to the same queue wait for those that came first.
         if flushing.left_send.is_none() || !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
-            self.flush_queue(&mut flushing.left_recv, &mut done, || self.next_recv());
+            let mut of = [&mut flushing.of_stream, &mut flushing.of_mirror];
+            self.flush_queue(&mut flushing.left_recv, &mut done, || {
+                self.next_recv(&mut of)
+            });
+        }
+        flushing.tidy();
+        if flushing.no_recv() {
+            self.tell_last_wqe_if_owed();
         }
         if done > 0 {
             flushing.look_ms = 0;
@@ -133,8 +172,8 @@ impl Qp {
         } else if self.is_user() && matches!(self.rq, RecvSource::Own(_)) {
             self.flush_later(flushing.wait(LATE));
         }
-        drop(flushing);
-        if done == BUDGET && (self.sq.is_pending() || self.rq.is_pending()) {
+        drop(guard);
+        if done == BUDGET {
             self.flush_on();
         }
     }
@@ -145,10 +184,10 @@ impl Qp {
         &self,
         left: &mut Option<Flushed>,
         done: &mut u32,
-        next: impl Fn() -> Option<Flushed>,
+        mut next: impl FnMut() -> Option<Flushed>,
     ) {
         while *done < BUDGET {
-            let Some(flushed) = left.take().or_else(&next) else {
+            let Some(flushed) = left.take().or_else(&mut next) else {
                 return;
             };
             if !self.report_flushed(&flushed) {
@@ -159,22 +198,52 @@ impl Qp {
         }
     }
 
-    /// The oldest work request in the send queue.
-    fn next_send(&self) -> Option<Flushed> {
-        let (id, opcode) = match self.sq.fetch_to_flush()? {
-            Ok(wqe) => (wqe.id, wqe.opcode()),
-            Err(BadWqe { id, opcode, .. }) => (id, opcode),
+    /// The oldest work request for the send queue: what a stream has left comes first.
+    fn next_send(&self, of_stream: &mut Option<Unfinished>) -> Option<Flushed> {
+        let left = of_stream.as_mut().and_then(Unfinished::next_send);
+        let (id, opcode, status) = match left {
+            Some(left) => left,
+            None => match self.sq.fetch_to_flush()? {
+                Ok(wqe) => (wqe.id, wqe.opcode(), WcStatus::WrFlush),
+                Err(BadWqe { id, opcode, .. }) => (id, opcode, WcStatus::WrFlush),
+            },
         };
-        Some(Flushed { id, opcode })
+        Some(Flushed { id, opcode, status })
     }
 
-    /// The oldest work request in the receive queue.
-    fn next_recv(&self) -> Option<Flushed> {
-        let wqe = self.rq.take_to_flush()?;
+    /// The oldest work request for the receive queue: what streams have left comes first.
+    fn next_recv(&self, of: &mut [&mut Option<Unfinished>; 2]) -> Option<Flushed> {
+        let left = of
+            .iter_mut()
+            .find_map(|of| of.as_mut().and_then(Unfinished::next_recv));
+        let id = match left {
+            Some(id) => id,
+            None => self
+                .rq
+                .take_to_flush()?
+                .map_or_else(|bad| bad.id, |wqe| wqe.id),
+        };
         Some(Flushed {
-            id: wqe.map_or_else(|bad| bad.id, |wqe| wqe.id),
+            id,
             opcode: WcOpcode::Recv,
+            status: WcStatus::WrFlush,
         })
+    }
+
+    /// Keeps what a stream has left until the queue pair is flushed. Before it is known that the stream
+    /// has ended: who flushes either sees it still there, or finds this.
+    pub(super) fn keep_unfinished(&self, unfinished: Unfinished, of_mirror: bool) {
+        if unfinished.is_empty() {
+            return;
+        }
+        let mut flushing = self.flushing.lock();
+        let place = match of_mirror {
+            true => &mut flushing.of_mirror,
+            false => &mut flushing.of_stream,
+        };
+        let old = place.replace(unfinished);
+        drop(flushing);
+        drop(old);
     }
 
     /// Tells its owner of a work request; `false` if there is no room, and it is to be told later.

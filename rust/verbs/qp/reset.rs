@@ -36,6 +36,11 @@ impl Qp {
             // May be called from a work item of ours.
             return Err(EINVAL);
         }
+        let owed = {
+            let mut inner = self.inner.lock();
+            inner.resetting = true;
+            inner.stream.is_some() || inner.state != QpState::Error
+        };
         self.fail_quietly();
         for _ in 0..ROUNDS {
             work::process().flush();
@@ -46,6 +51,7 @@ impl Qp {
                 && inner.stream.is_none()
                 && inner.mirror.is_none()
                 && inner.attached.is_none()
+                && flushing.is_empty()
                 && !self.sq.is_pending()
                 && !self.rq.is_pending()
             {
@@ -54,6 +60,11 @@ impl Qp {
             }
             drop(inner);
             drop(flushing);
+        }
+        // It stays in error, which its owner has not heard yet.
+        self.inner.lock().resetting = false;
+        if owed {
+            self.tell_last_wqe();
         }
         Err(EBUSY)
     }
@@ -64,6 +75,8 @@ impl Qp {
         inner.started = false;
         inner.initialised = false;
         inner.was_reset = true;
+        inner.resetting = false;
+        inner.last_wqe = false;
         inner.attrs = Default::default();
         self.set_state(inner, QpState::Idle);
     }

@@ -16,6 +16,7 @@ from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsError, PyverbsRDMAError
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 import pyverbs.enums as e
 
@@ -112,7 +113,7 @@ class Device:
 class End:
     """A queue pair with what belongs to it, in RESET."""
 
-    def __init__(self, device, depth=16, gid=1, ird=4, ord=4):
+    def __init__(self, device, depth=16, gid=1, ird=4, ord=4, shared=False):
         self.device = device
         self.gid_index = gid
         self.gid = device.gid(gid) if gid is not None else None
@@ -121,7 +122,11 @@ class End:
         self.cq = CQ(device.context, 4 * depth)
         self.mr = MR(device.pd, SIZE, RIGHTS)
         cap = QPCap(max_send_wr=depth, max_recv_wr=depth, max_send_sge=1, max_recv_sge=1)
-        init = QPInitAttr(qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq, cap=cap, sq_sig_all=1)
+        self.srq = None
+        if shared:
+            self.srq = SRQ(device.pd, SrqInitAttr(SrqAttr(max_wr=depth, max_sge=1)))
+        init = QPInitAttr(qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq, srq=self.srq, cap=cap,
+                          sq_sig_all=1)
         self.qp = QP(device.pd, init)
         self.done = []
         self.posted = 0
@@ -199,7 +204,7 @@ class End:
     def recv(self, n=1):
         for _ in range(n):
             sge = SGE(self.mr.buf, SIZE, self.mr.lkey)
-            self.qp.post_recv(RecvWR(wr_id=1, sg=[sge], num_sge=1))
+            (self.srq or self.qp).post_recv(RecvWR(wr_id=1, sg=[sge], num_sge=1))
 
     def send(self, text=b"hello"):
         self.posted += 1
@@ -236,6 +241,8 @@ class End:
 
     def close(self):
         self.qp.close()
+        if self.srq:
+            self.srq.close()
         self.mr.close()
         self.cq.close()
 

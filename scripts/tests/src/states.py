@@ -182,7 +182,31 @@ def queries(device):
     b.close()
 
 
+def last_receive(device):
+    """of the last receive of a shared queue is told once, unless the owner asks for RESET"""
+    last = e.IBV_EVENT_QP_LAST_WQE_REACHED
+    for way, wanted in (((RESET,), 0), ((ERR,), 1), ((ERR, RESET), 1)):
+        a, b = End(device, shared=True), End(device)
+        a.to_init()
+        b.to_init()
+        a.connect(b)
+        b.connect(a)
+        talk(a, b, 1)
+        for state in way:
+            a.to(state)
+            if state == ERR:
+                wait_for(10, "IBV_EVENT_QP_LAST_WQE_REACHED", lambda: last in device.events())
+        # Another one would come by now.
+        time.sleep(0.3 * FACTOR)
+        told = device.events().count(last)
+        check(told == wanted, f"to {' and '.join(map(name, way))}: told {told} times")
+        device.seen.clear()
+        a.close()
+        b.close()
+
+
 if __name__ == "__main__":
     run((every_transition, every_transition_connected, every_attribute, queries, every_order,
          early_work, one_way, addresses, itself, wrong_psn, nobody, retries, for_ever, silence,
-         in_a_circle, successors, again, graceful, noticed, deaths, any_moment, many), 90)
+         in_a_circle, successors, again, graceful, noticed, last_receive, deaths,
+         any_moment, many), 90)

@@ -65,7 +65,7 @@ static void on_qp_event(struct ib_event *event, void *context)
 
 static int make_cq(struct kv_end *e, const struct kv_how *how)
 {
-	struct ib_cq_init_attr attr = { .cqe = 128 };
+	struct ib_cq_init_attr attr = { .cqe = how->cqe ?: 128 };
 
 	e->handled = how->handler;
 	if (e->handled)

@@ -4,6 +4,9 @@
  * which nvmet shares: each is told in the end, the last one too, which a drain waits for. And the queue
  * pair says that it holds what was asked for: users take more for a right to more. Receives with a queue
  * of their own do not wait for Sends that nobody polls, as those of srp do not.
+ *
+ * The same for what a connection had begun when it ended: a Read that the peer refuses, and all that it
+ * held back.
  */
 #include <linux/delay.h>
 #include <linux/err.h>
@@ -15,6 +18,7 @@
 #define SENDS	50	/* no power of two */
 #define RECVS	20
 #define PLACES	16	/* of the completion queue */
+#define CUT_LEN	64	/* octets of the Read that is refused */
 
 struct full {
 	struct ib_pd *pd;
@@ -96,6 +100,20 @@ static unsigned int told(struct kv_wait **waits, unsigned int count)
 	return n;
 }
 
+/* Each is told once, and after the one posted before it. */
+static int in_order(struct kv_wait **waits, unsigned int count)
+{
+	unsigned int i;
+
+	for (i = 1; i < count; i++) {
+		if (waits[i]->turn < waits[i - 1]->turn) {
+			pr_err("rsiw_kverbs_test: request %u was flushed before the one posted earlier\n", i);
+			return -EIO;
+		}
+	}
+	return 0;
+}
+
 static unsigned int full_told(struct full *f)
 {
 	return told(f->sent, SENDS) + told(f->received, RECVS);
@@ -119,7 +137,6 @@ static int full_expect_receives(struct full *f)
 static int full_expect(struct full *f)
 {
 	unsigned long end = jiffies + KV_WAIT;
-	int i;
 
 	while (full_told(f) < SENDS + RECVS && time_before(jiffies, end)) {
 		ib_process_cq_direct(f->cq, -1);
@@ -130,13 +147,7 @@ static int full_expect(struct full *f)
 		       SENDS + RECVS, full_told(f), PLACES);
 		return -EIO;
 	}
-	for (i = 1; i < SENDS; i++) {
-		if (f->sent[i]->turn < f->sent[i - 1]->turn) {
-			pr_err("rsiw_kverbs_test: Send %d was flushed before the one posted earlier\n", i);
-			return -EIO;
-		}
-	}
-	return 0;
+	return in_order(f->sent, SENDS);
 }
 
 static int full(struct ib_device *dev, bool apart)
@@ -163,4 +174,89 @@ static int full(struct ib_device *dev, bool apart)
 int kv_full(struct ib_device *dev)
 {
 	return full(dev, false) ?: full(dev, true);
+}
+
+/* All in one go: the peer's answer to the Read, a Terminate, finds the rest behind it. */
+static int cut_post(struct kv_region *sink, struct kv_wait *read, struct kv_wait **held)
+{
+	struct ib_sge sge = { .length = CUT_LEN };
+	struct ib_rdma_wr first = {
+		.wr = {
+			.opcode = IB_WR_RDMA_READ, .wr_cqe = &read->cqe,
+			.send_flags = IB_SEND_SIGNALED, .sg_list = &sge, .num_sge = 1,
+		},
+		.rkey = 0xbad00,
+	};
+	struct ib_rdma_wr *wrs = kcalloc(SENDS, sizeof(*wrs), GFP_KERNEL);
+	struct ib_reg_wr reg;
+	int err = -ENOMEM, i;
+
+	if (wrs)
+		err = kv_region_wr(sink, &reg);
+	if (err)
+		goto out;
+	reg.wr.wr_cqe = &kv_wait_new()->cqe;
+	reg.wr.next = &first.wr;
+	sge.addr = sink->mr->iova;
+	sge.lkey = sink->mr->rkey;
+	first.wr.next = &wrs[0].wr;
+	for (i = 0; i < SENDS; i++) {
+		wrs[i].wr.opcode = IB_WR_RDMA_WRITE;
+		wrs[i].wr.wr_cqe = &held[i]->cqe;
+		wrs[i].wr.next = i + 1 < SENDS ? &wrs[i + 1].wr : NULL;
+	}
+	err = ib_post_send(sink->end->id->qp, &reg.wr, NULL);
+out:
+	kfree(wrs);
+	return err;
+}
+
+static int cut_expect(struct kv_end *e, struct kv_wait *read, struct kv_wait **held)
+{
+	unsigned long end = jiffies + KV_WAIT;
+
+	/* Not polled before the connection has ended. */
+	while (!READ_ONCE(e->fatal) && time_before(jiffies, end))
+		usleep_range(1000, 2000);
+	while ((read->times != 1 || told(held, SENDS) < SENDS) && time_before(jiffies, end)) {
+		ib_process_cq_direct(e->cq, -1);
+		usleep_range(1000, 2000);
+	}
+	if (!e->fatal || read->times != 1 || told(held, SENDS) < SENDS) {
+		pr_err("rsiw_kverbs_test: a connection that ended: %s, a Read told %u times, %u of %u Writes\n",
+		       e->fatal ? "fatal" : "not fatal", read->times, told(held, SENDS), SENDS);
+		return -EIO;
+	}
+	if (read->wc.status != IB_WC_REM_ACCESS_ERR || held[0]->turn < read->turn) {
+		pr_err("rsiw_kverbs_test: a Read that the peer refused: %s\n", ib_wc_status_msg(read->wc.status));
+		return -EIO;
+	}
+	return in_order(held, SENDS);
+}
+
+int kv_cut(const struct sockaddr *to)
+{
+	const struct kv_how how = { .poll = IB_POLL_DIRECT, .cqe = PLACES };
+	struct kv_pair *p = kzalloc(sizeof(*p), GFP_KERNEL);
+	struct kv_region *sink = kzalloc(sizeof(*sink), GFP_KERNEL);
+	struct kv_wait *read = kv_wait_new(), *held[SENDS];
+	int err = -ENOMEM, i;
+
+	if (!p || !sink)
+		goto out;
+	for (i = 0; i < SENDS; i++)
+		held[i] = kv_wait_new();
+	err = kv_connect(p, to, &how);
+	if (err)
+		goto out;
+	err = kv_region_open(sink, &p->a);
+	err = err ?: cut_post(sink, read, held);
+	err = err ?: cut_expect(&p->a, read, held);
+	ib_drain_qp(p->a.id->qp);
+	kv_region_close(sink);
+	kv_disconnect(p);
+out:
+	kfree(sink);
+	kfree(p);
+	return err;
 }

@@ -14,13 +14,7 @@
 
 #define LEN	(2 * PAGE_SIZE)
 
-struct region {
-	struct kv_end *end;
-	struct kv_buffer buffer;
-	struct ib_mr *mr;
-};
-
-static int region_open(struct region *r, struct kv_end *e)
+int kv_region_open(struct kv_region *r, struct kv_end *e)
 {
 	int err;
 
@@ -36,7 +30,7 @@ static int region_open(struct region *r, struct kv_end *e)
 	return err;
 }
 
-static void region_close(struct region *r)
+void kv_region_close(struct kv_region *r)
 {
 	if (r->mr)
 		ib_dereg_mr(r->mr);
@@ -44,13 +38,8 @@ static void region_close(struct region *r)
 		kv_buffer_free(&r->buffer);
 }
 
-/* Under the next key. */
-static int reg(struct region *r)
+int kv_region_wr(struct kv_region *r, struct ib_reg_wr *wr)
 {
-	struct ib_reg_wr wr = {
-		.wr.opcode = IB_WR_REG_MR, .mr = r->mr,
-		.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE,
-	};
 	struct ib_device *dev = r->end->id->device;
 	struct kv_layout *l = kzalloc(sizeof(*l), GFP_KERNEL);
 	int err = -EIO;
@@ -66,15 +55,26 @@ static int reg(struct region *r)
 	}
 	kfree(l);
 	if (err) {
-		pr_err("rsiw_kverbs_test: a region to be invalidated can not be mapped\n");
+		pr_err("rsiw_kverbs_test: a region can not be mapped\n");
 		return err;
 	}
 	ib_update_fast_reg_key(r->mr, ib_inc_rkey(r->mr->rkey));
-	wr.key = r->mr->rkey;
-	return kv_post_and_wait(r->end, &wr.wr, &wr.wr, "REG_MR of a region to be invalidated");
+	*wr = (struct ib_reg_wr){
+		.wr.opcode = IB_WR_REG_MR, .mr = r->mr, .key = r->mr->rkey,
+		.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE,
+	};
+	return 0;
 }
 
-static int local_inv(struct region *r, const char *what)
+static int reg(struct kv_region *r)
+{
+	struct ib_reg_wr wr;
+	int err = kv_region_wr(r, &wr);
+
+	return err ?: kv_post_and_wait(r->end, &wr.wr, &wr.wr, "REG_MR of a region to be invalidated");
+}
+
+static int local_inv(struct kv_region *r, const char *what)
 {
 	struct ib_send_wr wr = { .opcode = IB_WR_LOCAL_INV, .ex.invalidate_rkey = r->mr->rkey };
 
@@ -115,7 +115,7 @@ static int goes_on(struct kv_pair *p, const char *after)
 	return err;
 }
 
-static int what_is_invalid(struct kv_pair *p, struct region *r)
+static int what_is_invalid(struct kv_pair *p, struct kv_region *r)
 {
 	int err;
 
@@ -137,7 +137,7 @@ static int what_is_invalid(struct kv_pair *p, struct region *r)
 }
 
 /* The end of the connection. */
-static int another_key(struct region *r)
+static int another_key(struct kv_region *r)
 {
 	struct ib_send_wr wr = { .opcode = IB_WR_LOCAL_INV, .send_flags = IB_SEND_SIGNALED };
 	struct kv_wait *done = kv_wait_new();
@@ -161,7 +161,7 @@ int kv_invalid(const struct sockaddr *to, enum ib_poll_context poll)
 {
 	const struct kv_how how = { .poll = poll };
 	struct kv_pair *p = kzalloc(sizeof(*p), GFP_KERNEL);
-	struct region *r = kzalloc(sizeof(*r), GFP_KERNEL);
+	struct kv_region *r = kzalloc(sizeof(*r), GFP_KERNEL);
 	int err = -ENOMEM;
 
 	if (!p || !r)
@@ -169,13 +169,13 @@ int kv_invalid(const struct sockaddr *to, enum ib_poll_context poll)
 	err = kv_connect(p, to, &how);
 	if (err)
 		goto out;
-	err = region_open(r, &p->b);
+	err = kv_region_open(r, &p->b);
 	err = err ?: what_is_invalid(p, r);
 	err = err ?: another_key(r);
 	/* Requests are flushed before the memory they name goes away. */
 	ib_drain_qp(p->a.id->qp);
 	ib_drain_qp(p->b.id->qp);
-	region_close(r);
+	kv_region_close(r);
 	kv_disconnect(p);
 out:
 	kfree(r);

@@ -39,6 +39,7 @@ struct kv_how {
 	enum ib_poll_context poll;
 	ib_comp_handler handler;	/* instead of ib_core's; its context is the end */
 	bool srq;			/* the connecting end has a shared receive queue */
+	unsigned int cqe;		/* entries of each completion queue; 0: enough */
 };
 
 struct kv_pair {
@@ -100,6 +101,18 @@ void kv_layout_gaps(struct kv_layout *l, struct kv_buffer *b, u32 len);
 /* Puts @data into @to (the buffer itself or its "want") at the layout's places. */
 void kv_layout_put(const struct kv_layout *l, u8 *to, const u8 *data);
 
+/* Memory that can be fast-registered. */
+struct kv_region {
+	struct kv_end *end;
+	struct kv_buffer buffer;
+	struct ib_mr *mr;
+};
+
+int kv_region_open(struct kv_region *r, struct kv_end *e);
+void kv_region_close(struct kv_region *r);
+/* The request that registers two pages of it, under its next key, for the peer to write. */
+int kv_region_wr(struct kv_region *r, struct ib_reg_wr *wr);
+
 /* The longest page list, of memory of @b, written and read by @a. */
 int kv_longest(struct kv_end *a, struct kv_end *b);
 
@@ -120,6 +133,7 @@ int kv_srq(const struct sockaddr *to, enum ib_poll_context poll);
 
 /* What is flushed through a completion queue that is too small for all of it is told, every one. */
 int kv_full(struct ib_device *dev);
+int kv_cut(const struct sockaddr *to);
 
 /* Completion handlers that post; with @overlap there may be two of one queue at a time. */
 int kv_handler(const struct sockaddr *to, bool overlap);
