@@ -66,11 +66,11 @@ disconnect() {
 # The block device of the connected subsystem: the subsystem's own in a kernel that knows of several ways
 # to it, its controller's otherwise.
 disk() {
-	local d
+	local d disk
 	for d in /sys/class/nvme-subsystem/*; do
 		[ "$(cat "$d/subsysnqn" 2>/dev/null)" = "$NQN" ] || continue
-		for d in "$d"/nvme[0-9]n1 "$d"/nvme[0-9]/nvme[0-9]n1; do
-			[ ! -e "$d" ] || basename "$d"
+		for disk in "$d"/nvme[0-9]n1 "$d"/nvme[0-9]/nvme[0-9]n1; do
+			[ ! -e "$disk" ] || basename "$disk"
 		done | head -n 1
 		return 0
 	done
