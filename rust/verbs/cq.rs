@@ -158,9 +158,9 @@ impl Cq {
     }
 
     /// As [`complete`](Self::complete) for a kernel user, but nothing is lost where there is no room,
-    /// and half of it is left to those who cannot wait.
-    pub(super) fn try_complete(self: &Arc<Self>, qpn: Qpn, c: &Completion) -> bool {
-        if self.entries.is_half_full() {
+    /// and unless it is `urgent`, half of it is left to those who cannot wait.
+    pub(super) fn try_complete(self: &Arc<Self>, qpn: Qpn, c: &Completion, urgent: bool) -> bool {
+        if !urgent && self.entries.is_half_full() {
             return false;
         }
         let pushed = self.entries.push(qpn.get(), c);

@@ -393,10 +393,20 @@ impl Qp {
 
     /// Has an event reported from process context. Any context.
     pub(crate) fn fatal(self: &Arc<Self>, event: QpEvent) {
+        self.note(event);
+        self.report_noted();
+    }
+
+    /// Notes an event, which is to be [reported](Self::report_noted). Any context.
+    fn note(&self, event: QpEvent) {
         let mut old = self.events.load(Relaxed);
         while let Err(now) = self.events.cmpxchg(old, old | event.bit(), Full) {
             old = now;
         }
+    }
+
+    /// Has what was noted reported from process context. Any context.
+    fn report_noted(self: &Arc<Self>) {
         let _ = work::process().enqueue::<Arc<Self>, { Self::REPORT }>(self.clone());
     }
 }

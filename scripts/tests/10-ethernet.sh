@@ -83,7 +83,7 @@ wait_for 10 "the device node of r1" test -e "$(uverbs_path r1)"
 before=$(frames_received)
 rping_rounds 64 "$(rounds 200)" "$FAR" "$IN_PEER"
 rping_rounds 65000 "$(rounds 200)" "$FAR" "$IN_PEER"
-[ $(($(frames_received) - before)) -gt 10000 ] || die "the card has not received what rping sent"
+[ $(($(frames_received) - before)) -gt "$(rounds 10000)" ] || die "the card has not received what rping sent"
 for tool in ib_send_bw ib_write_bw ib_read_bw; do
 	both_ways "$tool" "$tool" -s 65536 -n 200
 done

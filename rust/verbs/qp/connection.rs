@@ -143,13 +143,20 @@ impl Qp {
             self.core.put();
             return;
         }
-        match reason {
-            _ if quiet => {}
-            EndReason::TerminateReceived | EndReason::LlpError(_) => self.fatal(QpEvent::Fatal),
-            EndReason::Reset | EndReason::PeerFin if direct => self.fatal(QpEvent::Fatal),
-            _ => {}
+        let fatal = match reason {
+            _ if quiet => false,
+            EndReason::TerminateReceived | EndReason::LlpError(_) => true,
+            EndReason::Reset | EndReason::PeerFin => direct,
+            _ => false,
+        };
+        // Who hears of it finds the completion that says why; and he hears of it first.
+        if fatal {
+            self.note(QpEvent::Fatal);
         }
         self.flush();
+        if fatal {
+            self.report_noted();
+        }
         drop(stream);
         self.core.put();
     }
@@ -192,10 +199,11 @@ impl Qp {
         }
     }
 
-    /// As [`fail`](Self::fail); `true` if it is the first time, and no stream's end will tell of it.
+    /// As [`fail`](Self::fail); `true` if it is the first time, no stream's end will tell of it, and
+    /// the owner has not asked for `RESET`.
     pub(super) fn fail_quietly(self: &Arc<Self>) -> bool {
         let mut inner = self.inner.lock();
-        let failed_before = inner.state == QpState::Error;
+        let known = inner.state == QpState::Error || inner.resetting;
         self.set_state(&mut inner, QpState::Error);
         let stream = inner.stream.clone();
         let attached = inner.attached.clone();
@@ -212,7 +220,7 @@ impl Qp {
                     attached.qp_leaving(Leaving::Abort);
                 }
                 self.flush();
-                !failed_before
+                !known
             }
         }
     }

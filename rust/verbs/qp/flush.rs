@@ -260,7 +260,9 @@ impl Qp {
             let _ = cq.complete(self.qpn, &flushed.completion());
             return true;
         }
-        cq.try_complete(self.qpn, &flushed.completion())
+        // A shared queue's last receive is one, and its owner may poll only when he has heard of it.
+        let urgent = flushed.opcode == WcOpcode::Recv && matches!(self.rq, RecvSource::Shared(_));
+        cq.try_complete(self.qpn, &flushed.completion(), urgent)
     }
 
     /// Has a work item flush after so many milliseconds. With the flush lock held: none is queued once

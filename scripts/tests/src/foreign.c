@@ -308,6 +308,8 @@ static void inherit(struct sockaddr_in *silent)
 		fail("%s does not leave", workers[ONE].name);
 	start(&workers[HEIR], silent, workers[ONE].pid);
 	check(ONE, HEIR, EINVAL, of);
+	if (tell(ROOT, CONNECT, of).err)
+		fail("that queue pair is not there any more, or not free");
 }
 
 int main(int argc, char **argv)
