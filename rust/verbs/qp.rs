@@ -37,8 +37,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Full,
-            Relaxed, //
+            Full, //
         },
         Arc,
         Mutex, //
@@ -73,8 +72,7 @@ use crate::{
             new_spinlock_irq,
             SpinLockBh,
             SpinLockIrq, //
-        },
-        work, //
+        }, //
     },
     verbs::{
         cq::{
@@ -389,24 +387,5 @@ impl Qp {
         if !self.recv_cq.complete(self.qpn, c) {
             self.fail();
         }
-    }
-
-    /// Has an event reported from process context. Any context.
-    pub(crate) fn fatal(self: &Arc<Self>, event: QpEvent) {
-        self.note(event);
-        self.report_noted();
-    }
-
-    /// Notes an event, which is to be [reported](Self::report_noted). Any context.
-    fn note(&self, event: QpEvent) {
-        let mut old = self.events.load(Relaxed);
-        while let Err(now) = self.events.cmpxchg(old, old | event.bit(), Full) {
-            old = now;
-        }
-    }
-
-    /// Has what was noted reported from process context. Any context.
-    fn report_noted(self: &Arc<Self>) {
-        let _ = work::process().enqueue::<Arc<Self>, { Self::REPORT }>(self.clone());
     }
 }

@@ -11,6 +11,8 @@ use kernel::{
     sync::{
         atomic::{
             Acquire,
+            Full,
+            Relaxed,
             Release, //
         },
         Arc, //
@@ -30,7 +32,10 @@ use crate::{
         Stream,
         Unfinished, //
     },
-    sys::context::Caller,
+    sys::{
+        context::Caller,
+        work, //
+    },
     verbs::queue::recv::RecvSource, //
 };
 
@@ -190,6 +195,25 @@ impl Qp {
         }
         drop(mirror);
         self.core.put();
+    }
+
+    /// Has an event reported from process context. Any context.
+    pub(crate) fn fatal(self: &Arc<Self>, event: QpEvent) {
+        self.note(event);
+        self.report_noted();
+    }
+
+    /// Notes an event, which is to be [reported](Self::report_noted). Any context.
+    fn note(&self, event: QpEvent) {
+        let mut old = self.events.load(Relaxed);
+        while let Err(now) = self.events.cmpxchg(old, old | event.bit(), Full) {
+            old = now;
+        }
+    }
+
+    /// Has what was noted reported from process context. Any context.
+    fn report_noted(self: &Arc<Self>) {
+        let _ = work::process().enqueue::<Arc<Self>, { Self::REPORT }>(self.clone());
     }
 
     /// Puts the queue pair into the error state. Any context; what has to wait is deferred.
