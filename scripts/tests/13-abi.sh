@@ -11,7 +11,7 @@ FAILED=0
 
 single_bed
 for check in $("$RSIW_TESTBIN/abi"); do
-	if timeout -k 5 30 "$RSIW_TESTBIN/abi" "$RDMA_V4" "$check"; then
+	if timeout -k 5 $((30 * FACTOR)) "$RSIW_TESTBIN/abi" "$RDMA_V4" "$check"; then
 		ok "$check"
 	else
 		say "not ok: $check, status $?"

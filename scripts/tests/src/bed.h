@@ -53,4 +53,8 @@ void wrong_modifies(void);
 void disconnect_flushes(void);
 void late_receives_flush(void);
 
+/* The checks of abi_rings.c. */
+void rings_map_whole(void);
+void reset_against_posts(void);
+
 #endif

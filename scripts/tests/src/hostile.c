@@ -8,6 +8,7 @@
  *
  * usage: hostile [-n rounds] [-s seed] address
  */
+#include "maps.h"
 #include "pair.h"
 #include "rng.h"
 
@@ -19,31 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define MAX_RINGS 64
-
-/* A shared mapping of the verbs device. */
-struct ring {
-	uint8_t *at;
-	size_t size;
-};
-
-static int find_rings(struct ring *out)
-{
-	unsigned long from, to;
-	char line[512];
-	int n = 0;
-	FILE *maps;
-
-	maps = fopen("/proc/self/maps", "r");
-	if (!maps)
-		fail("/proc/self/maps: %s", strerror(errno));
-	while (fgets(line, sizeof(line), maps))
-		if (strstr(line, "/infiniband/uverbs") && sscanf(line, "%lx-%lx rw", &from, &to) == 2 && n < MAX_RINGS)
-			out[n++] = (struct ring){ .at = (uint8_t *)from, .size = to - from };
-	fclose(maps);
-	return n;
-}
 
 /* The doorbell, as libibverbs writes it. */
 static void ring_doorbell(struct ibv_qp *qp)
