@@ -6,6 +6,7 @@
 #include <linux/mm.h>
 #include <linux/preempt.h>
 #include <linux/sched.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/stat.h>
 #include <linux/smp.h>
 #include <linux/spinlock.h>
@@ -68,6 +69,16 @@ bool rsiw_caller_is_trusted(void)
 {
 	return (current->flags & PF_KTHREAD) || uid_eq(current_euid(), GLOBAL_ROOT_UID) ||
 	       ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN);
+}
+
+unsigned int rsiw_noio_save(void)
+{
+	return memalloc_noio_save();
+}
+
+void rsiw_noio_restore(unsigned int flags)
+{
+	memalloc_noio_restore(flags);
 }
 
 /* Whether the caller must not touch bottom halves: local_bh_enable() would warn. */

@@ -22,6 +22,8 @@ unsigned long rsiw_spin_lock_irqsave(spinlock_t *lock);
 bool rsiw_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags);
 void rsiw_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags);
 bool rsiw_irqs_off(void);
+unsigned int rsiw_noio_save(void);
+void rsiw_noio_restore(unsigned int flags);
 s32 rsiw_caller_process(void);
 u64 rsiw_caller_started(void);
 u32 rsiw_caller_user(void);

@@ -30,6 +30,7 @@ use crate::sys::{
     context::{
         in_shared_thread,
         processor_is_wanted,
+        without_io,
         BhGuard, //
     },
     timer::{
@@ -161,7 +162,8 @@ impl Stream {
             return;
         }
         // Should this fail too, the next attempt comes with the next delayed work.
-        if let Ok(room) = KVVec::with_capacity(wanted, GFP_KERNEL) {
+        // Nor may it wait for a disk or a file system, which may be behind this very connection.
+        if let Ok(room) = without_io(|| KVVec::with_capacity(wanted, GFP_KERNEL)) {
             let mut locked = self.state.sock().lock();
             if let Ok(mut state) = self.state.open(&mut locked) {
                 state.stash().adopt(room);

@@ -21,10 +21,59 @@ use super::place::Source;
 /// it and every 512 octets.
 const MAX_STASH: usize = 2 + 65535 + 3 + 4 + 4 * 130;
 
+/// Memory for octets.
+///
+/// What may be `vmalloc()`'s is allocated by who may sleep, and never grows in a softirq: `vmalloc()`
+/// works there, but takes locks that processes hold with softirqs on.
+enum Room {
+    /// Had at once.
+    Atomic(KVec<u8>),
+    /// [Provided](Stash::adopt) later.
+    Provided(KVVec<u8>),
+}
+
+impl Room {
+    /// What is in it.
+    fn octets(&self) -> &[u8] {
+        match self {
+            Self::Atomic(octets) => octets,
+            Self::Provided(octets) => octets,
+        }
+    }
+
+    /// How many octets it can hold.
+    fn capacity(&self) -> usize {
+        match self {
+            Self::Atomic(octets) => octets.capacity(),
+            Self::Provided(octets) => octets.capacity(),
+        }
+    }
+
+    /// Makes it hold `more` octets besides what is in it.
+    fn reserve(&mut self, more: usize) -> Result {
+        match self {
+            Self::Atomic(octets) => Ok(octets.reserve(more, GFP_ATOMIC | __GFP_NOWARN)?),
+            Self::Provided(_) => Err(ENOMEM),
+        }
+    }
+
+    /// Appends what there is room for.
+    fn extend(&mut self, chunk: &[u8]) -> Result {
+        if self.capacity().saturating_sub(self.octets().len()) < chunk.len() {
+            return Err(ENOMEM);
+        }
+        match self {
+            Self::Atomic(octets) => octets.extend_from_slice(chunk, GFP_ATOMIC)?,
+            Self::Provided(octets) => octets.extend_from_slice(chunk, GFP_ATOMIC)?,
+        }
+        Ok(())
+    }
+}
+
 /// The beginning of an FPDU.
 pub(super) struct Stash {
     /// The octets that came.
-    octets: KVVec<u8>,
+    room: Room,
     /// Room that could not be had in atomic context.
     wanted: usize,
 }
@@ -33,7 +82,7 @@ impl Stash {
     /// Holds nothing.
     pub(super) const fn new() -> Self {
         Self {
-            octets: KVVec::new(),
+            room: Room::Atomic(KVec::new()),
             wanted: 0,
         }
     }
@@ -41,23 +90,27 @@ impl Stash {
     /// Octets held.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.octets.len()
+        self.octets().len()
     }
 
     /// No FPDU is incomplete.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.octets.is_empty()
+        self.octets().is_empty()
     }
 
     /// The octets held.
+    #[inline]
     pub(super) fn octets(&self) -> &[u8] {
-        &self.octets
+        self.room.octets()
     }
 
     /// The octets held, for markers to be taken out of.
     pub(super) fn octets_mut(&mut self) -> &mut [u8] {
-        &mut self.octets
+        match &mut self.room {
+            Room::Atomic(octets) => octets,
+            Room::Provided(octets) => octets,
+        }
     }
 
     /// Makes room for an FPDU of `len` octets.
@@ -67,10 +120,14 @@ impl Stash {
     /// No memory now; what is held stays, and [`Self::wanted`] tells.
     pub(super) fn reserve(&mut self, len: usize) -> Result {
         let len = len.min(MAX_STASH);
-        let more = len.saturating_sub(self.octets.len());
-        let room = self.octets.reserve(more, GFP_ATOMIC | __GFP_NOWARN);
+        if len <= self.room.capacity() {
+            self.wanted = 0;
+            return Ok(());
+        }
+        let more = len.saturating_sub(self.len());
+        let room = self.room.reserve(more);
         self.wanted = if room.is_err() { len } else { 0 };
-        Ok(room?)
+        room
     }
 
     /// Octets of memory that were missing; 0 if none were.
@@ -79,26 +136,45 @@ impl Stash {
     }
 
     /// Takes memory that somebody who may sleep has allocated.
-    pub(super) fn adopt(&mut self, mut room: KVVec<u8>) {
-        if room.capacity() > self.octets.capacity()
-            && room
-                .extend_from_slice(&self.octets, GFP_ATOMIC | __GFP_NOWARN)
-                .is_ok()
-        {
-            self.octets = room;
+    pub(super) fn adopt(&mut self, room: KVVec<u8>) {
+        let mut room = Room::Provided(room);
+        if room.capacity() > self.room.capacity() && room.extend(self.octets()).is_ok() {
+            self.room = room;
             self.wanted = 0;
         }
     }
 
     /// Appends `len` octets of `src` from offset `off`, as far as there is room.
     pub(super) fn fill<S: Source + ?Sized>(&mut self, src: &S, off: usize, len: usize) -> Result {
-        let old = self.octets.len();
-        let room = self.octets.capacity().saturating_sub(old);
-        let octets = &mut self.octets;
-        src.chunks(off, len.min(room), |chunk| {
-            octets
-                .extend_from_slice(chunk, GFP_ATOMIC | __GFP_NOWARN)
-                .map_err(Error::from)
-        })
+        let left = self.room.capacity().saturating_sub(self.len());
+        let room = &mut self.room;
+        src.chunks(off, len.min(left), |chunk| room.extend(chunk))
+    }
+}
+
+#[kunit_tests(rsiw_stream_stash)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn provided_room_does_not_grow_by_itself() -> Result {
+        let mut stash = Stash::new();
+        stash.reserve(10)?;
+        stash.fill(&[1_u8, 2, 3][..], 0, 3)?;
+        stash.adopt(KVVec::with_capacity(4096, GFP_KERNEL)?);
+        assert!(matches!(stash.room, Room::Provided(_)));
+        assert!(stash.octets() == [1, 2, 3]);
+        stash.reserve(4096)?;
+        assert_eq!(stash.wanted(), 0);
+        let more = stash.room.capacity() + 1;
+        assert!(stash.reserve(more).is_err());
+        assert_eq!(stash.wanted(), more);
+        assert!(stash.octets() == [1, 2, 3]);
+        stash.adopt(KVVec::with_capacity(more, GFP_KERNEL)?);
+        assert_eq!(stash.wanted(), 0);
+        stash.reserve(more)?;
+        stash.fill(&[4_u8, 5][..], 1, 1)?;
+        assert!(stash.octets() == [1, 2, 3, 5]);
+        Ok(())
     }
 }

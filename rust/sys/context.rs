@@ -40,6 +40,16 @@ pub(crate) fn is_due_elsewhere() -> bool {
     unsafe { bindings::rsiw_is_due_elsewhere() }
 }
 
+/// Has `allocate` not wait for a disk or a file system, whatever its flags say. Process context.
+pub(crate) fn without_io<R>(allocate: impl FnOnce() -> R) -> R {
+    // SAFETY: Sets a flag of the current task, and tells what it was.
+    let old = unsafe { bindings::rsiw_noio_save() };
+    let result = allocate();
+    // SAFETY: The counterpart, in the same task.
+    unsafe { bindings::rsiw_noio_restore(old) };
+    result
+}
+
 /// Who calls, in process context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {

@@ -6,6 +6,7 @@ import random
 
 import mpa
 import rdmap
+from faults import no_large_blocks
 from harness import CRC, RW, MARKERS, Link, case
 
 NOWHERE = 0x12345678  # a key nobody has
@@ -287,6 +288,23 @@ def error_while_answering(victim):
         assert segment.error() == "1/2/01", f"Terminate {segment.error()}"
     except mpa.Closed as closed:
         assert closed.reset, "closed without a Terminate"
+
+
+@case("MPA-10 MPA-52 MPA-57")
+def long_fpdus_in_parts(victim):
+    length = 65000
+    rng = random.Random(3)
+    with no_large_blocks():
+        link = Link(victim, recvs=3, recv_size=length)
+        for number in range(3):
+            # The rest comes when the beginning has been taken.
+            link.stream.pieces = rng.randrange(3000, 40000)
+            data = rng.randbytes(length - number)
+            link.stream.send(rdmap.send(number + 1, data))
+            victim.expect_recv(number, len(data))
+            assert victim.ask(f"buffer {number} {len(data)}") == data.hex(), f"message {number} differs"
+    link.stream.send(rdmap.write(link.made.rw, link.made.at(RW), b"and on"))
+    victim.close()
 
 
 @case("MPA-18 DDP-63")

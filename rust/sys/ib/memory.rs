@@ -140,14 +140,15 @@ struct Segment {
 /// region is valid. `end` of the segments does not decrease.
 pub(crate) struct Segments {
     /// The pieces; the capacity is that of the region.
-    list: KVVec<Segment>,
+    list: KVec<Segment>,
 }
 
 impl Segments {
-    /// Room for `max` pieces.
+    /// Room for `max` pieces. The context as `flags` say: the memory is never `vmalloc()`'s, which
+    /// knows no atomic context.
     pub(crate) fn with_capacity(max: usize, flags: Flags) -> Result<Self> {
         Ok(Self {
-            list: KVVec::with_capacity(max, flags)?,
+            list: KVec::with_capacity(max, flags)?,
         })
     }
 
