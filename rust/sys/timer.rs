@@ -95,6 +95,10 @@ impl<T: Timed> SoftTimer<T> {
     /// changes nothing. Any context but hard interrupts.
     pub(crate) fn start(&self, owner: Arc<T>, nanos: u32) -> bool {
         let raw = Arc::into_raw(owner).cast_mut().cast::<c_void>();
+        // Who finds that it runs relies on it to see what he has done. An exchange that fails orders
+        // nothing by itself but on x86.
+        #[cfg(not(CONFIG_X86))]
+        kernel::sync::barrier::smp_mb();
         if self.owner.cmpxchg(ptr::null_mut(), raw, Full).is_err() {
             // SAFETY: Just given up, and nobody has got it.
             drop(unsafe { Arc::from_raw(raw.cast_const().cast::<T>()) });
