@@ -25,7 +25,7 @@ for tool in ib_send_bw ib_write_bw ib_read_bw; do
 	pair "$tool 4 queue pairs" "$tool" -q 4 -s 16384 -n "$(rounds 100)"
 	pair "$tool both directions" "$tool" -b -s 65536 -n "$(rounds 200)"
 	pair "$tool completion per request" "$tool" -Q 1 -s 8192 -n "$(rounds 300)"
-	pair "$tool lists of requests" "$tool" -l 8 -s 2048 -n "$(rounds 400)"
+	pair "$tool lists of requests" "$tool" -l 8 -s 2048 -n $(($(rounds 50) * 8))
 done
 pair "ib_send_lat events" ib_send_lat -e -s 64 -n "$(rounds 200)"
 pair "ib_read_lat events" ib_read_lat -e -s 64 -n "$(rounds 200)"

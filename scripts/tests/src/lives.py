@@ -363,11 +363,12 @@ def many(device):
     for a, b in pairs:
         a.recv()
         b.recv()
+    # The first one waits for all the others: 68 s, as the debug kernel needs 20.
     for a, b in pairs:
-        a.connect(b)
+        a.connect(b, timeout=PATIENT + 2)
         a.send()
     for a, b in reversed(pairs):
-        b.connect(a)
+        b.connect(a, timeout=PATIENT + 2)
         b.send()
     for a, b in pairs:
         a.expect((SEND, GOOD), (RECV, GOOD), seconds=60)
