@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 240
 # Only on the debug kernel: one pass through everything a user does (rping, perftest, ibv_rc_pingpong, an NFS
-# mount, a killed process), everything undone, the module unloaded, and then no memory that
+# mount, a killed process) and with memory in pieces, everything undone, the module unloaded, and then no memory that
 # nobody owns. The runner looks for what KASAN, lockdep and the others said meanwhile.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
@@ -60,6 +60,14 @@ nfs_pass() {
 	ok "NFS 4.2: 16 MiB there and back"
 }
 
+# Halves of the longest FPDUs, while the kernel has no block of memory that is long enough.
+scarce_pass() {
+	export RSIW_ADDRESS=$RDMA_V4 RSIW_TESTBIN
+	run 60 "long FPDUs" python3 -B "$PEER_DIR/wire_peer.py" long_fpdus_in_parts
+	grep -q '^1 cases, 0 failed' "$(log_of long_FPDUs)" || die "not the one case: $(cat "$(log_of long_FPDUs)")"
+	ok "long FPDUs in parts, without large blocks of memory"
+}
+
 killed_in_transfer() {
 	local server client
 	spawn kill-server ib_write_bw -R -F -p 18999 -s 65536 -n 100000
@@ -81,6 +89,7 @@ rping_rounds 65000 100 "$RDMA_V4"
 perftest_pass
 direct_pass
 nfs_pass
+scarce_pass
 killed_in_transfer
 rdma link del r0
 unload_type "$RSIW_TYPE"
