@@ -4,7 +4,7 @@
 //!
 //! A [`Stream`] joins a queue pair to a TCP socket in full operation phase (RFC 5044 section 7,
 //! RFC 5041, RFC 5040). All of its protocol state belongs to whoever holds the socket
-//! exclusively; `design.md` section 3 describes the three ways to be that holder. The protocol's
+//! exclusively; `design.md` (Execution model) describes the three ways to be that holder. The protocol's
 //! decisions are taken by `iwarp_wire`; this module carries them out.
 //!
 //! - [`contract`]: what the ends of a start-up agree on, and what a stream tells of its life

@@ -173,7 +173,7 @@ impl Cq {
     /// Calls the owner's handler, or has it called.
     ///
     /// Handlers of `ib_core` itself only schedule; those of others may post, and are therefore
-    /// called from a work item that holds no lock (design.md, section 3).
+    /// called from a work item that holds no lock (design.md, Execution model).
     fn fire(self: &Arc<Self>) {
         let direct = self.core.with(|core| {
             let direct = core.handler_only_schedules();

@@ -4,7 +4,7 @@
 //!
 //! Of the transitions of InfiniBand an RNIC has its own: the connection manager alone takes a
 //! queue pair to `RTS`, unless its owner names the peer ([`direct`](super::direct)); `SQD` is a
-//! graceful disconnect, `ERR` an abortive one (siw-facts: what `iw_cm` and `librdmacm` ask for). A
+//! graceful disconnect, `ERR` an abortive one (as `iw_cm` and `librdmacm` ask for). A
 //! request that is wrong in any part changes nothing.
 
 use kernel::{
