@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The device and its objects, as `ib_core` and processes see them (design.md, Rooms, and The two inputs that lie).
+//! The device and its objects, as `ib_core` and processes see them (design.md, Rooms, and The two
+//! inputs that lie).
 //!
 //! - [`device`], [`link`], [`gid`], [`counters`], [`limits`]: the device, one port on an interface
 //! - [`qp`], [`cq`], [`srq`], [`queue`]: queues, and the rings behind them
