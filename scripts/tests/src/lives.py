@@ -363,7 +363,7 @@ def many(device):
     for a, b in pairs:
         a.recv()
         b.recv()
-    # The first one waits for all the others: 68 s, as the debug kernel needs 20.
+    # The first one waits for all the others, on the debug kernel longer than the usual 17 s.
     for a, b in pairs:
         a.connect(b, timeout=PATIENT + 2)
         a.send()
