@@ -36,7 +36,7 @@ pub(super) fn result_of(reason: EndReason) -> Result {
     match reason {
         EndReason::PeerFin | EndReason::LocalClose => Ok(()),
         EndReason::Reset | EndReason::TerminateReceived => Err(ECONNRESET),
-        EndReason::TerminateSent => Err(ECONNABORTED),
+        EndReason::TerminateSent(_) => Err(ECONNABORTED),
         EndReason::LlpError(error) => Err(error),
     }
 }

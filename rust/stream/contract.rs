@@ -6,9 +6,12 @@ use iwarp_wire::RtrKind;
 use kernel::prelude::*;
 
 use super::sent::SentQueue;
-use crate::verbs::cq::{
-    WcOpcode,
-    WcStatus, //
+use crate::verbs::{
+    cq::{
+        WcOpcode,
+        WcStatus, //
+    },
+    qp::QpEvent, //
 };
 
 /// Which side of the MPA start-up this end was.
@@ -77,8 +80,9 @@ pub(crate) enum EndReason {
     Reset,
     /// The peer sent a Terminate.
     TerminateReceived,
-    /// An error was found here, and a Terminate tells the peer.
-    TerminateSent,
+    /// An error was found here, and a Terminate tells the peer. With the event that tells the owner
+    /// of the queue pair, if no completion does.
+    TerminateSent(Option<QpEvent>),
     /// [`Stream::close`] with [`Close::Graceful`] or [`Close::Abort`].
     LocalClose,
     /// TCP gave up: time-out, unreachable, FIN inside an FPDU.

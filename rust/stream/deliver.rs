@@ -202,7 +202,7 @@ impl Session<'_> {
             match self.qp.rq().take() {
                 Some(Ok(recv)) => self.proto.rx.recv = Some(recv),
                 Some(Err(bad)) => {
-                    self.report_recv(bad.id, bad.status, 0, None, false);
+                    self.recv_failed(bad.id, bad.status);
                     return Err(TerminateReason::DdpCatastrophic);
                 }
                 None => return Err(self.nothing_posted(segment)),
@@ -213,8 +213,7 @@ impl Session<'_> {
         };
         let id = *id;
         if let Err(reason) = segment.fit(sgl.total()) {
-            self.proto.rx.recv = None;
-            self.report_recv(id, WcStatus::LocLen, 0, None, false);
+            self.recv_failed(id, WcStatus::LocLen);
             return Err(reason);
         }
         let pins = &mut self.pins;
@@ -225,8 +224,7 @@ impl Session<'_> {
             Ok::<(), AccessError>(())
         });
         if placed.is_err() {
-            self.proto.rx.recv = None;
-            self.report_recv(id, WcStatus::LocProt, 0, None, false);
+            self.recv_failed(id, WcStatus::LocProt);
             return Err(TerminateReason::DdpCatastrophic);
         }
         if !segment.last {
@@ -268,6 +266,13 @@ impl Session<'_> {
             }
             _ => cannot_invalidate(),
         })
+    }
+
+    /// Reports a Receive that cannot be carried out: the end of the stream needs no event.
+    fn recv_failed(&mut self, id: u64, status: WcStatus) {
+        self.proto.rx.recv = None;
+        self.proto.ending.told = true;
+        self.report_recv(id, status, 0, None, false);
     }
 
     /// Reports a Receive.

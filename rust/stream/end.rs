@@ -39,6 +39,7 @@ use crate::{
     },
     verbs::{
         counters::Counter,
+        qp::QpEvent,
         QpState, //
     }, //
 };
@@ -63,6 +64,8 @@ pub(super) struct Ending {
     peer_fin: bool,
     /// It was this side that wished to close.
     local: bool,
+    /// The completion of a Receive tells what went wrong.
+    pub(super) told: bool,
     /// The connection is to be reset when the socket is released.
     pub(super) reset: bool,
     /// Octets TCP had taken, and the peer acknowledged, when the deadline was last looked at.
@@ -141,13 +144,22 @@ impl Session<'_> {
         self.count(Counter::TerminateTx);
         match terminate.reason() {
             TerminateReason::Mpa(MpaError::Crc) => self.count(Counter::CrcErrors),
-            TerminateReason::RemoteProtection(_) | TerminateReason::Tagged(_) => {
-                self.count(Counter::AccessErrors);
-            }
+            reason if reason.is_access() => self.count(Counter::AccessErrors),
             _ => {}
         }
+        let event = self.event_of(terminate.reason());
         self.proto.ending.terminate = Some(terminate.ulpdu());
-        self.end(EndReason::TerminateSent);
+        self.end(EndReason::TerminateSent(event));
+    }
+
+    /// What the owner of the queue pair hears of an error found here (RFC 5041 sections 9.1 and
+    /// 10.4): nothing if a completion has told him already.
+    fn event_of(&self, reason: TerminateReason) -> Option<QpEvent> {
+        match reason {
+            _ if self.proto.ending.told || self.proto.tx.queued.failed => None,
+            reason if reason.is_access() => Some(QpEvent::AccessErr),
+            _ => Some(QpEvent::Fatal),
+        }
     }
 
     /// Makes a trace event of a Terminate.
@@ -173,7 +185,7 @@ impl Session<'_> {
         self.pins.release();
         let unfinished = self.take_unfinished();
         match self.proto.mirror {
-            true => self.qp.mirror_ended(unfinished),
+            true => self.qp.mirror_ended(reason, unfinished),
             false => self.qp.stream_ended(reason, unfinished),
         }
         self.tell(StreamEvent::Ended(reason));

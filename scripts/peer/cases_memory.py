@@ -43,7 +43,7 @@ def write_wrap(victim):
     refused(victim, lambda m: rdmap.write(m.rw, (1 << 64) - 4, bytes(8)), "1/1/03", flags=WITH_DDP)
 
 
-@case("RDMAP-53 DDP-87")
+@case("RDMAP-53 DDP-85 DDP-87")
 def write_rights(victim):
     refused(victim, lambda m: rdmap.write(m.ro, m.at(RO), b"x"), "0/1/02", flags=WITH_DDP)
     refused(victim, lambda m: rdmap.write(m.local, m.at(LOCAL), b"x"), "0/1/02", flags=WITH_DDP)

@@ -15,14 +15,14 @@ NOWHERE = 0x12345678  # a key nobody has
 BARE, WITH_DDP, WITH_READ = 0, 6, 7
 
 
-def refused(victim, build, *errors, flags=None, recvs=8, behind_is_dropped=True):
+def refused(victim, build, *errors, flags=None, recvs=8, behind_is_dropped=True, told=False):
     """build(made) gives one bad segment: Terminate, flushed receives, memory untouched."""
     link = Link(victim, recvs=recvs)
     bad = build(link.made)
     size = 14 if bad[0] & 0x80 else 18
     # A good Send right behind the bad segment must never be delivered (MPA-96, DDP-63).
     link.stream.send(bad, rdmap.send(1, b"behind"))
-    link.expect_terminate(*errors, flags=flags, header=bad[:size], length=len(bad))
+    link.expect_terminate(*errors, flags=flags, header=bad[:size], length=len(bad), told=told)
     if recvs and behind_is_dropped:
         got = victim.poll()
         assert got and got[2] != 0, f"after the error: completion {got}"
@@ -112,10 +112,10 @@ def message_offset(victim):
 
 @case("DDP-54")
 def message_too_long(victim):
-    refused(victim, lambda m: rdmap.send(1, bytes(4097)), "1/2/05", flags=WITH_DDP)
+    refused(victim, lambda m: rdmap.send(1, bytes(4097)), "1/2/05", flags=WITH_DDP, told=True)
     link = Link(victim)
     link.stream.send(rdmap.send(1, bytes(4000), last=0), rdmap.send(1, bytes(97), mo=4000))
-    link.expect_terminate("1/2/05", flags=WITH_DDP)
+    link.expect_terminate("1/2/05", flags=WITH_DDP, told=True)
     victim.close()
     link = Link(victim)
     link.stream.send(rdmap.send(1, bytes(4000), last=0), rdmap.send(1, bytes(96), mo=4000))

@@ -19,6 +19,9 @@ CRC = os.environ.get("RSIW_CRC", "1") == "1"
 MARKERS = os.environ.get("RSIW_MARKERS", "0") == "1"
 REQUEST_SECONDS = int(os.environ.get("RSIW_REQUEST_MS", "5000")) / 1000
 REPLY_SECONDS = int(os.environ.get("RSIW_REPLY_MS", "10000")) / 1000
+# What is about memory, and not about the messages, and how both are called (DDP-65, DDP-85).
+ACCESS = [f"0/1/{code}" for code in ("00", "01", "02", "03", "04", "09", "ff")] + [f"1/1/{code:02}" for code in range(4)]
+VIOLATION, FATAL = "async local access violation work queue error", "async local work queue catastrophic error"
 # Stretches time limits (debug kernel).
 FACTOR = int(os.environ.get("RSIW_TIME_FACTOR", "1"))
 
@@ -136,8 +139,9 @@ class Link:
     def recv_segment(self, seconds=5.0):
         return Segment(self.stream.recv(seconds))
 
-    def expect_terminate(self, *errors, flags=None, header=None, length=None):
-        """Skips Read Responses, then a Terminate with one of these codes, then nothing but the close."""
+    def expect_terminate(self, *errors, flags=None, header=None, length=None, told=False):
+        """Skips Read Responses, then a Terminate with one of these codes, then nothing but the close. The
+        victim's owner hears of it once; not by an event if a completion has `told` him."""
         segment = self.recv_segment()
         while not segment.is_terminate():
             assert segment.tagged, f"unexpected segment {segment.raw[:20].hex()}"
@@ -152,6 +156,10 @@ class Link:
         if length is not None and said_length is not None:
             assert said_length == length, f"terminated length {said_length}, sent {length}"
         self.stream.expect_close()
+        wanted = "none" if told else FATAL if segment.error() not in ACCESS else VIOLATION
+        got = self.victim.ask(f"async {300 if told else 5000}")
+        assert got == wanted, f"after the Terminate {segment.error()}: {got}, wanted {wanted}"
+        assert self.victim.ask("async 0") == "none", "a second event"
         return segment
 
 

@@ -19,9 +19,7 @@ use crate::sys::{
 pub(crate) enum QpEvent {
     /// The stream broke for a reason which no completion tells.
     Fatal = bindings::ib_event_type_IB_EVENT_QP_FATAL,
-    /// The peer asked for something unfit.
-    ReqErr = bindings::ib_event_type_IB_EVENT_QP_REQ_ERR,
-    /// The peer violated the rights of memory here.
+    /// The peer wanted what memory here does not allow.
     AccessErr = bindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
     /// Nothing is taken from the shared receive queue any more.
     LastWqeReached = bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
@@ -29,12 +27,7 @@ pub(crate) enum QpEvent {
 
 impl QpEvent {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] = [
-        Self::Fatal,
-        Self::ReqErr,
-        Self::AccessErr,
-        Self::LastWqeReached,
-    ];
+    pub(crate) const ALL: [Self; 3] = [Self::Fatal, Self::AccessErr, Self::LastWqeReached];
 
     /// A bit of its own.
     pub(crate) const fn bit(self) -> u32 {

@@ -148,18 +148,19 @@ impl Qp {
             self.core.put();
             return;
         }
-        let fatal = match reason {
-            _ if quiet => false,
-            EndReason::TerminateReceived | EndReason::LlpError(_) => true,
-            EndReason::Reset | EndReason::PeerFin => direct,
-            _ => false,
+        let event = match reason {
+            _ if quiet => None,
+            EndReason::TerminateReceived | EndReason::LlpError(_) => Some(QpEvent::Fatal),
+            EndReason::TerminateSent(event) => event,
+            EndReason::Reset | EndReason::PeerFin => direct.then_some(QpEvent::Fatal),
+            EndReason::LocalClose => None,
         };
         // Who hears of it finds the completion that says why; and he hears of it first.
-        if fatal {
-            self.note(QpEvent::Fatal);
+        if let Some(event) = event {
+            self.note(event);
         }
         self.flush();
-        if fatal {
+        if event.is_some() {
             self.report_noted();
         }
         drop(stream);
@@ -180,14 +181,19 @@ impl Qp {
     }
 
     /// As [`stream_ended`](Self::stream_ended), of the receiving end.
-    pub(crate) fn mirror_ended(self: &Arc<Self>, unfinished: Unfinished) {
+    pub(crate) fn mirror_ended(self: &Arc<Self>, reason: EndReason, unfinished: Unfinished) {
         self.keep_unfinished(unfinished, true);
         let mut inner = self.inner.lock();
         let mirror = inner.mirror.take();
         let stream = inner.stream.clone();
+        let quiet = inner.resetting;
         drop(inner);
         if mirror.is_none() {
             return;
+        }
+        match reason {
+            EndReason::TerminateSent(Some(event)) if !quiet => self.fatal(event),
+            _ => {}
         }
         match stream {
             Some(stream) => stream.close(Close::Leave),

@@ -205,8 +205,34 @@ def last_receive(device):
         b.close()
 
 
+def violated(device):
+    """who is asked for what memory does not allow is told of it once, and so is who asked"""
+    access, fatal = e.IBV_EVENT_QP_ACCESS_ERR, e.IBV_EVENT_QP_FATAL
+    other = Device()
+    for a, b in ((End(other), End(device)), [End(device)] * 2):
+        for end in {a, b}:
+            end.to_init()
+            end.recv()
+        a.connect(b)
+        if a is not b:
+            b.connect(a)
+        a.rdma(e.IBV_WR_RDMA_WRITE, b, 64, 0, SIZE)
+        for end in {a, b}:
+            end.fails()
+            wait_for(10, "its receive comes back", lambda: (RECV, FLUSHED) in end.completions())
+        wait_for(10, "IBV_EVENT_QP_ACCESS_ERR", lambda: access in device.events())
+        if a is not b:
+            wait_for(10, "IBV_EVENT_QP_FATAL", lambda: fatal in other.events())
+            check(other.seen == [fatal], f"who asked is told {other.seen}")
+            check(device.events() == [access], f"who was asked is told {device.seen}")
+        device.seen.clear()
+        for end in {a, b}:
+            end.close()
+    other.close()
+
+
 if __name__ == "__main__":
     run((every_transition, every_transition_connected, every_attribute, queries, every_order,
          early_work, one_way, addresses, itself, wrong_psn, nobody, retries, for_ever, silence,
-         in_a_circle, successors, again, graceful, noticed, last_receive, deaths,
-         any_moment, many), 90)
+         in_a_circle, successors, again, graceful, noticed, last_receive, violated,
+         deaths, any_moment, many), 90)

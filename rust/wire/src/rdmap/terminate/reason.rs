@@ -233,6 +233,15 @@ impl TerminateReason {
         known.unwrap_or(Self::Unknown { layer, etype, code })
     }
 
+    /// Whether somebody wanted what memory does not allow (RFC 5041 section 10.4, item 5).
+    pub const fn is_access(self) -> bool {
+        match self {
+            Self::Tagged(error) => !matches!(error, TaggedError::InvalidVersion),
+            Self::RemoteProtection(_) => true,
+            _ => false,
+        }
+    }
+
     /// What the Terminate copies of the segment that was wrong.
     pub(super) const fn copied(self) -> Copied {
         match self {
@@ -340,5 +349,19 @@ mod tests {
             (2, 0, 0x07),
         ];
         assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn what_is_about_access() {
+        let all = (0..=2).flat_map(|layer| (0..=2).map(move |etype| (layer, etype)));
+        let about: std::vec::Vec<(u8, u8, u8)> = all
+            .flat_map(|(layer, etype)| (0..=255).map(move |code| (layer, etype, code)))
+            .filter(|&(layer, etype, code)| {
+                TerminateReason::from_wire(layer, etype, code).is_access()
+            })
+            .collect();
+        let rdmap = [0x00, 0x01, 0x02, 0x03, 0x04, 0x09, 0xff].map(|code| (0, 1, code));
+        let ddp = [0x00, 0x01, 0x02, 0x03].map(|code| (1, 1, code));
+        assert_eq!(about, [rdmap.as_slice(), ddp.as_slice()].concat());
     }
 }
