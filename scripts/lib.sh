@@ -75,6 +75,28 @@ quiet() {
 	return 1
 }
 
+# ticking SECONDS TEXT COMMAND...: says TEXT every so many seconds until the command is done. What says
+# it is in nobody's way: it holds neither stdout nor the lock of an entry, and ends with this script,
+# also where a terminal's interrupt does not reach it.
+ticking() {
+	every=$1 text=$2
+	shift 2
+	(
+		# A shell says nothing of one that ends by itself.
+		trap 'exit 0' TERM
+		seconds=0
+		while sleep 2 && kill -0 $$ 2>/dev/null; do
+			seconds=$((seconds + 2))
+			[ $((seconds % every)) != 0 ] || say "$text"
+		done
+	) >/dev/null 9>&- &
+	ticker=$!
+	ticked=0
+	"$@" || ticked=$?
+	kill "$ticker" 2>/dev/null || :
+	return "$ticked"
+}
+
 # make_entry DIR COMMAND...: runs COMMAND DIR, unless that was done before. Of several callers
 # one works and the others wait; what was interrupted is begun anew.
 make_entry() {
@@ -83,7 +105,10 @@ make_entry() {
 	[ ! -e "$entry.ready" ] || return 0
 	mkdir -p "$(dirname "$entry")"
 	(
-		flock 9
+		flock -n 9 || {
+			say "Waiting for another run that makes $entry"
+			flock 9
+		}
 		[ ! -e "$entry.ready" ] || exit 0
 		rm -rf --one-file-system "$entry"
 		"$@" "$entry"

@@ -190,7 +190,7 @@ held_while_removed() {
 	holder=$SPAWNED
 	wait_for 10 "the holder is ready" grep -q ready "$(log_of holder)"
 	out=$( { time -p timeout 20 rdma link del r0; } 2>&1 | awk '$1 == "real" { print int($2) }')
-	[ "$out" -le 3 ] || die "rdma link del took $out s while a process held the device"
+	[ "$out" -le $((3 * FACTOR)) ] || die "rdma link del took $out s while a process held the device"
 	! has_link r0 || die "r0 is still there"
 	wait_for 10 "the holder is told" grep -q fatal "$(log_of holder)"
 	alive "$holder" || die "the holder died"

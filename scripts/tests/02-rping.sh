@@ -39,9 +39,11 @@ rping_client "rping from IPv4 to the IPv6 wildcard" 64 20 "$RDMA_V4"
 ok "a wildcard listener of both families"
 
 # rdma_cm draws ports from TCP's range without asking TCP: of 64, TCP programs have 48.
+restore_ports() { echo "$range" >/proc/sys/net/ipv4/ip_local_port_range; }
 port_taken() {
-	local range port
+	local port
 	range=$(cat /proc/sys/net/ipv4/ip_local_port_range)
+	DONE_HOOK=restore_ports
 	echo "40000 40063" >/proc/sys/net/ipv4/ip_local_port_range
 	spawn holder python3 -c 'import signal, socket, sys
 held = [socket.create_server((sys.argv[1], port)) for port in range(40000, 40064) if port % 4]
@@ -54,7 +56,8 @@ signal.pause()' "$RDMA_V4"
 		run 30 "rping although ports are taken" rping -c -a "$RDMA_V4" -p "$port" -C 3 -V
 		stop "$server"
 	done
-	echo "$range" >/proc/sys/net/ipv4/ip_local_port_range
+	DONE_HOOK=:
+	restore_ports
 	ok "eight clients with three of four ports taken"
 }
 port_taken

@@ -30,9 +30,11 @@ for version in 3 4.2; do
 	spawn writer-$version writer "$NFS_MOUNT/$file.2" 300
 	writer=$SPAWNED
 	wait_for 30 "the writer got going" bigger "$NFS_EXPORT/$file.2" $((20 * 65536))
-	ss -K "dport = :20049" >/dev/null 2>&1 || true
+	before=$(rdma_counter connects)
+	[ -n "$(ss -KHtn "dport = :20049")" ] || die "v$version: ss -K found no connection to reset"
 	finish "$writer" 60 writer-$version
 	check_blocks "$NFS_EXPORT/$file.2" 300 || die "v$version: a reset connection lost data"
+	[ "$(rdma_counter connects)" -gt "$before" ] || die "v$version: the client did not connect anew"
 	ok "v$version: connection reset under a writer"
 	nfs_umount
 done
