@@ -93,6 +93,11 @@ void rsiw_sk_cap_sndbuf(struct sock *sk, int octets)
 	release_sock(sk);
 }
 
+void rsiw_sk_bind_later(struct sock *sk)
+{
+	inet_set_bit(BIND_ADDRESS_NO_PORT, sk);
+}
+
 void rsiw_sk_set_tos(struct sock *sk, u8 tos)
 {
 	ip_sock_set_tos(sk, tos);
@@ -114,13 +119,23 @@ void rsiw_sk_set_v6only(struct sock *sk, bool only)
 	release_sock(sk);
 }
 
+/*
+ * For frames of the start-up, in process context: the peer waits for them and nothing else is on
+ * its way, so nobody would call back when there is memory again. It is waited for, but not for
+ * I/O, which may wait for this connection.
+ */
 int rsiw_sock_send(struct socket *sock, const void *buf, size_t len)
 {
+	struct sock *sk = sock->sk;
+	gfp_t usual;
 	int sent;
 
-	lock_sock(sock->sk);
-	sent = rsiw_tcp_send_copy(sock->sk, buf, len);
-	release_sock(sock->sk);
+	lock_sock(sk);
+	usual = sk->sk_allocation;
+	sk->sk_allocation = GFP_NOIO;
+	sent = rsiw_tcp_send_copy(sk, buf, len);
+	sk->sk_allocation = usual;
+	release_sock(sk);
 	return sent;
 }
 

@@ -31,6 +31,7 @@ void rsiw_sk_prepare(struct sock *sk);
 void rsiw_sk_set_user_timeout(struct sock *sk, int millis);
 bool rsiw_sk_hold_net(struct sock *sk);
 void rsiw_sk_cap_sndbuf(struct sock *sk, int octets);
+void rsiw_sk_bind_later(struct sock *sk);
 void rsiw_sk_set_tos(struct sock *sk, u8 tos);
 void rsiw_sk_set_v6only(struct sock *sk, bool only);
 int rsiw_sock_send(struct socket *sock, const void *buf, size_t len);

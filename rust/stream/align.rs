@@ -121,7 +121,9 @@ impl Layout {
         let room = if want <= left || left >= MIN_FILL {
             left
         } else {
+            // No more than a segment has (RFC 5041 section 5.2), however short segments are.
             left.saturating_add(((self.segment >> 1) & !3).max(MIN_SEGMENT))
+                .min(self.segment)
         };
         // The straddling FPDU is not worth opening a new buffer in TCP. A run shorter than a
         // segment, as memory may be scarce, is filled all the same.

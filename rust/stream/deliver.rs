@@ -7,7 +7,10 @@
 //! copied once, from where it arrived to where it belongs.
 
 use iwarp_wire::{
-    ddp,
+    ddp::{
+        self,
+        Header, //
+    },
     rdmap::terminate::{
         cannot_invalidate,
         RemoteProtection,
@@ -21,6 +24,7 @@ use iwarp_wire::{
         TaggedSegment,
         HEAD_LEN, //
     },
+    QueueNumber, //
 };
 
 use super::{
@@ -134,12 +138,12 @@ impl Session<'_> {
         off: usize,
         segment: &TaggedSegment,
     ) -> Result<(), TerminateReason> {
-        self.place_tagged(
-            src,
-            off,
-            (segment.stag, segment.to.get(), segment.len),
-            Access::REMOTE_WRITE,
-        )
+        let place = (segment.stag, segment.to.get(), segment.len);
+        let need = Access::REMOTE_WRITE;
+        match self.qp.grants(need) || segment.len == 0 {
+            true => self.place_tagged(src, off, place, need),
+            false => Err(AccessError::Rights),
+        }
         .map_err(|error| place::to_wire(error).for_write())
     }
 
@@ -309,8 +313,15 @@ impl Session<'_> {
             }
             _ => None,
         };
+        // Who copies no header may mean a Read, too.
+        let of_read = match terminate.header() {
+            Some(Header::Untagged(header)) => header.qn == QueueNumber::ReadRequest.into(),
+            Some(Header::Tagged(_)) => false,
+            None => true,
+        };
         // Answers come in order, so the Read that failed is the oldest one.
-        let slot = self.read_in_front().and_then(|cookie| cookie.slot);
+        let front = self.read_in_front().filter(|_| of_read);
+        let slot = front.and_then(|cookie| cookie.slot);
         if let (Some(slot), Some(status)) = (slot, status) {
             self.slot_failed(slot, status);
         }

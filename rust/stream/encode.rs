@@ -86,10 +86,10 @@ impl Session<'_> {
         let tx = &self.proto.tx;
         let payload = match &tx.job {
             Some(Job::Message { segmenter, .. }) => segmenter.remaining(),
-            Some(Job::Answer) => match tx.queued.irq.head().map(|head| head.request()) {
-                Some(Request::Read(read)) => read.size,
+            Some(Job::Answer) => tx.queued.irq.head().map_or(0, |head| match head.request() {
+                Request::Read(read) => read.size.saturating_sub(head.answered()),
                 _ => 0,
-            },
+            }),
             Some(Job::Control(ulpdu)) => ulpdu.len() as u32,
             None => return 0,
         };
@@ -179,9 +179,12 @@ impl Session<'_> {
         let mut refused = None;
         if answer.first && request.size != 0 {
             let need = Access::REMOTE_READ;
-            refused = pins
-                .remote(request.source, request.source_to.get(), request.size, need)
-                .err();
+            refused = match self.qp.grants(need) {
+                true => pins
+                    .remote(request.source, request.source_to.get(), request.size, need)
+                    .err(),
+                false => Some(AccessError::Rights),
+            };
         }
         let mut from = answer.from.get();
         let written = match refused {

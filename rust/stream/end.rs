@@ -106,6 +106,12 @@ impl Ending {
         goes_on
     }
 
+    /// Whether the peer has closed its half: it answers nothing any more.
+    #[inline]
+    pub(super) fn peer_closed(&self) -> bool {
+        self.peer_fin
+    }
+
     /// Why a stream has ended whose two halves were closed.
     fn closed(&self) -> EndReason {
         match self.local {

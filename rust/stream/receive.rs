@@ -187,9 +187,7 @@ impl Session<'_> {
         let mut front = [0; PEEK];
         let seen = peek(src, off, left, &mut front)?;
         match self.proto.rx.framer.next(seen) {
-            Next::Fpdu(fpdu)
-                if fpdu.wire_len() <= left && fpdu.contiguous() == Some(LENGTH_LEN) =>
-            {
+            Next::Fpdu(fpdu) if fpdu.wire_len() <= left && fpdu.is_plain() => {
                 self.verified(src, off, seen.get(LENGTH_LEN..).unwrap_or_default(), &fpdu);
                 self.proto.rx.framer.advance(&fpdu);
                 self.proto.tally.received(fpdu.wire_len());
@@ -258,7 +256,7 @@ impl Session<'_> {
 
     /// Verifies an FPDU that came in parts, and delivers it.
     fn stashed(&mut self, mut whole: Stash, fpdu: &Fpdu) {
-        if fpdu.contiguous() == Some(LENGTH_LEN) {
+        if fpdu.is_plain() {
             let octets = whole.octets();
             let head = octets.get(LENGTH_LEN..).unwrap_or_default();
             return self.verified(octets, 0, head, fpdu);

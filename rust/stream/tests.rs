@@ -146,6 +146,19 @@ mod suite {
         assert_eq!(layout.room(1400, 40), Some(48));
     }
 
+    /// Also where segments are so short that a straddling FPDU might be longer (DDP-20).
+    #[test]
+    fn no_fpdu_is_longer_than_a_segment() {
+        for mss in (136..512).step_by(4) {
+            for lead in (0..mss).step_by(4) {
+                let layout = Layout::new(mss, 16 * mss, lead, lead, 65536);
+                for want in [40, 120, 1 << 20] {
+                    assert!(layout.room(0, want).unwrap_or(0).min(want) <= mss);
+                }
+            }
+        }
+    }
+
     /// Most segments begin with an FPDU, whatever the message size.
     #[test]
     fn segments_begin_with_an_fpdu() {

@@ -305,6 +305,9 @@ impl Session<'_> {
             return true;
         }
         self.proto.tx.job = match self.proto.phase {
+            // TCP takes nothing any more, also no answer to what the peer asked before it knew; and
+            // that it does not is not the peer's doing.
+            _ if self.proto.tx.fin_sent => None,
             Phase::Open | Phase::Closing => self.next_message(),
             Phase::Ended => self.next_farewell(),
             Phase::Starting | Phase::Over => None,

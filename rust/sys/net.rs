@@ -162,6 +162,11 @@ impl NetNs {
         unsafe { Self::from_raw((&raw mut bindings::init_net).cast()) }
     }
 
+    /// A number that no other namespace has, as long as this one is there.
+    pub(crate) fn id(&self) -> usize {
+        self.0.as_ptr() as usize
+    }
+
     /// The C object.
     pub(crate) fn as_ptr(&self) -> *mut bindings::net {
         self.0.as_ptr()

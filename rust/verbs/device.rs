@@ -236,7 +236,8 @@ impl Device {
     /// The network namespace of its interface, in which its sockets live; `None` when either is
     /// on its way out. For one use: holding it keeps the namespace. Process context.
     pub(crate) fn netns(&self) -> Option<NetNs> {
-        self.core.netns()
+        // An interface that moves is in the other one before the device is gone.
+        self.core.netns().filter(|netns| netns.id() == self.net)
     }
 
     /// A number of the network namespace of its interface, for comparison.

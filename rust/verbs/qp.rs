@@ -187,6 +187,8 @@ pub(crate) struct Qp {
     made: Atomic<bool>,
     /// Events to report, by their bits.
     events: Atomic<u32>,
+    /// The peer's rights: `enum ib_access_flags`.
+    rights: Atomic<u32>,
     /// The queue pair as `ib_core` knows it. Its users: work items, the stream, the attached
     /// connection manager, and references of `iw_cm`.
     #[pin]
@@ -305,6 +307,7 @@ impl Qp {
                 flushing <- new_spinlock_bh!(flush::Flushing::new(), "rsiw_qp_flush"),
                 made: Atomic::new(false),
                 events: Atomic::new(0),
+                rights: Atomic::new(u32::MAX),
                 core <- CoreRef::new(core),
                 report <- new_work!("rsiw_qp_report"),
                 flush_on <- new_work!("rsiw_qp_flush"),

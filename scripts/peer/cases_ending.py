@@ -3,6 +3,7 @@
 the end of the other half. The end comes all the same, but not while something moves."""
 
 import socket
+import struct
 import time
 
 import mpa
@@ -19,6 +20,9 @@ SLOW_SECONDS = 18
 ROOM, SIZE = 4096, RW[1]
 # Receives that are posted.
 RECVS = 4
+FIN_WAIT1 = "04"
+# IBV_WC_WR_FLUSH_ERR.
+FLUSHED = 5
 
 
 def disconnect(victim):
@@ -155,3 +159,66 @@ def disconnect_waits_for_a_slow_answer(victim):
     assert until_fin(stream) == 0, "data from somebody who has posted none"
     stream.sock.close()
     victim.expect_event("DISCONNECTED")
+
+
+def state_of(stream):
+    """The state of TCP at the module's end, as /proc/net/tcp has it."""
+    def written(address, port):
+        return "%08X:%04X" % (struct.unpack("<I", socket.inet_aton(address))[0], port)
+
+    ends = [written(*stream.sock.getpeername()), written(*stream.sock.getsockname())]
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        for words in map(str.split, table):
+            if words[1:3] == ends:
+                return words[3]
+    return None
+
+
+@case("MPA-90 DDP-72 (asked for something after FIN)")
+def disconnect_and_a_late_question(victim):
+    stream, made, _ = connected(victim, room=ROOM)
+    for number in range(3):
+        assert victim.ask(f"write {number} 77 0 {SIZE}") == "ok"
+    for number in range(3):
+        assert victim.poll() == ("send", number, 0, SIZE), f"Write {number} is not complete"
+    assert victim.ask("disconnect") == "ok"
+    end = time.monotonic() + 5 * FACTOR
+    while state_of(stream) != FIN_WAIT1:
+        assert time.monotonic() < end, f"no FIN, state {state_of(stream)}"
+        time.sleep(0.01)
+    # Who is asked after that answers nothing, and this breaks nothing: what TCP has is still to arrive.
+    stream.send(rdmap.read_request(1, 1, 0, 100, made.rw, made.at(RW)))
+    stream.send(rdmap.send(1, b"late"))
+    victim.expect_recv(0, 4)
+    octets = until_fin(stream)
+    assert octets == 3 * SIZE, f"{octets} octets of {3 * SIZE} before FIN"
+    stream.sock.close()
+    event = victim.expect_event("DISCONNECTED")
+    assert event[1] == 0, f"status {event[1]}"
+
+
+@case("DDP-74 (a Read that cannot be answered any more)")
+def peer_closes_in_front_of_a_read(victim):
+    stream, _, _ = connected(victim, room=ROOM)
+    left = fill(victim)
+    read = left[-1] + 1
+    assert victim.ask(f"read {read} 1234 0 100") == "ok"
+    stream.sock.shutdown(socket.SHUT_WR)
+    # The Writes in front of it still come, the Read Request does not.
+    octets = until_fin(stream)
+    assert octets >= (len(left) - 1) * SIZE, f"{octets} octets for {len(left)} Writes"
+    flushed(victim, [*left, read])
+
+
+@case("RDMAP-31 (about another message)")
+def terminate_leaves_a_read_alone(victim):
+    for error, quoted in (((1, 1, 0), rdmap.write(77, 0, b"x")), ((1, 2, 2), rdmap.send(1, b"x"))):
+        stream, _, _ = connected(victim)
+        assert victim.ask("read 1 1234 0 100") == "ok"
+        assert segment_of(stream).op == rdmap.READ_REQUEST
+        rest = len(quoted).to_bytes(2, "big") + quoted[:-1]
+        stream.send(rdmap.terminate(*error, flags=6, rest=rest))
+        stream.expect_close()
+        got = [victim.poll() for _ in range(1 + RECVS)]
+        assert ("send", 1, FLUSHED) in [g and g[:3] for g in got], f"Terminate {error}: completions {got}"
+        victim.close()

@@ -271,6 +271,15 @@ def markers_we_send(victim):
     link = Link(victim)
     link.stream.send_raw(link.stream.fpdu(rdmap.send(1, bytes(1000)), pointer_add=4))
     link.expect_terminate("2/0/03", flags=BARE)
+    victim.close()
+    # The only marker is between the ULPDU, which is in one piece then, and its CRC.
+    link = Link(victim)
+    link.stream.send(rdmap.send(1, bytes(100)))
+    victim.expect_recv(0, 100)
+    ulpdu = 512 - link.stream.tx_at - 2
+    link.stream.send_raw(link.stream.fpdu(rdmap.send(2, bytes(ulpdu - 18)), pointer_add=4))
+    assert link.stream.tx_at == 512 + 8, f"the CRC ends at {link.stream.tx_at}"
+    link.expect_terminate("2/0/03", flags=BARE)
 
 
 @case("MPA-48 RDMAP-33")

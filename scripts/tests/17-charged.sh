@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 180
-# Rings are memory that a process takes, so its memory cgroup pays for them: what it has is counted,
-# what it may not have it does not get, and all comes back when it ends.
+# Rings, and the tables of pinned pages, are memory that a process takes, so its memory cgroup pays for
+# them: what it has is counted, what it may not have it does not get, and all comes back when it ends.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
 # shellcheck source=cgroup.sh
@@ -70,3 +70,9 @@ if gone "$SPAWNED"; then how=killed; else how=$(grep '^refused' "$(log_of limite
 given_back limited
 ok "with $LIMIT octets: $(made limited) rings, then $how"
 run 20 "afterwards" "$RSIW_TESTBIN/abi" "$RDMA_V4" zero_length
+
+# Last, as the files of Python stay in the cgroup.
+echo max >"$GROUP/memory.max"
+# shellcheck disable=SC2016 # expanded by the inner shell
+run 60 pinned sh -c 'echo $$ >"$1/cgroup.procs" && exec python3 -B "$2" r0 "$1"' sh "$GROUP" "$(dirname "$0")/src/pinned.py"
+ok "a region: $(cat "$(log_of pinned)")"

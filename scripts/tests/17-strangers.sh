@@ -26,7 +26,7 @@ strangers() {
 
 single_bed
 before=$(sockets)
-strangers nonsense impostor waiting
+strangers nonsense impostor own_impostor waiting
 # The first crowd is to fill the kernel's own caches. Leaked strangers would be tens of megabytes.
 strangers crowd
 wait_for 30 "as few TCP sockets as before ($before)" sockets_back "$before"

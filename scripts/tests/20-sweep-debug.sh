@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 240
 # Only on the debug kernel: one pass through everything a user does (rping, perftest, ibv_rc_pingpong, an NFS
-# mount, a killed process) and with memory in pieces, everything undone, the module unloaded, and then no memory that
-# nobody owns. The runner looks for what KASAN, lockdep and the others said meanwhile.
+# mount, a killed process) and with memory in pieces or short, everything undone, the module unloaded, and
+# then no memory that nobody owns. The runner looks for what KASAN, lockdep and the others said meanwhile.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
 # shellcheck source=perftest.sh
@@ -69,6 +69,36 @@ scarce_pass() {
 	ok "long FPDUs in parts, without large blocks of memory"
 }
 
+# Frames of connections that begin, while TCP gets no memory for them unless it waits.
+begin_pass() {
+	local faults=/sys/kernel/debug/failslab from to server client i
+	read -r from to < <(sort /proc/kallsyms |
+		awk 'from && $1 != from { print "0x" from, "0x" $1; exit } $3 == "rsiw_sock_send" { from = $1 }')
+	[ -n "$to" ] || die "where is rsiw_sock_send?"
+	set_faults() {
+		local pair
+		for pair in "$@"; do echo "${pair#*=}" >"$faults/${pair%%=*}"; done
+	}
+	set_faults task-filter=N cache-filter=N verbose=0 require-start="$from" require-end="$to"
+	spawn begin-server rping -s -a "$RDMA_V4" -p 7190 -P
+	server=$SPAWNED
+	wait_listening 7190
+	# The kernel does as it is told: with none at all a connection does not begin.
+	set_faults ignore-gfp-wait=N times=1 probability=100
+	spawn begin-refused rping -c -a "$RDMA_V4" -p 7190 -C 1
+	client=$SPAWNED
+	wait_for 20 "a frame is refused memory" grep -qx 0 "$faults/times"
+	stop "$client"
+	set_faults ignore-gfp-wait=Y times=-1
+	for i in 1 2 3 4 5; do
+		run 8 "rping $i while memory is short" rping -c -a "$RDMA_V4" -p 7190 -C 1
+	done
+	stop "$server"
+	pingpong_pair "ibv_rc_pingpong while memory is short" "" "" "$RDMA_V4" ibv_rc_pingpong -g 1 -n 10
+	set_faults probability=0 require-start=0 require-end=0xffffffffffffffff
+	ok "connections begin where memory has to be waited for"
+}
+
 killed_in_transfer() {
 	local server client
 	spawn kill-server ib_write_bw -R -F -p 18999 -s 65536 -n 100000
@@ -91,6 +121,7 @@ perftest_pass
 direct_pass
 nfs_pass
 scarce_pass
+begin_pass
 killed_in_transfer
 rdma link del r0
 unload_type "$RSIW_TYPE"

@@ -29,7 +29,8 @@ use crate::{
             Due,
             Entry, //
         },
-        session::Session, //
+        session::Session,
+        EndReason, //
     },
     verbs::{
         cq::WcStatus,
@@ -170,6 +171,11 @@ impl Session<'_> {
 
     /// Makes the next Read Request of the current work request; `None` if it has to wait.
     pub(super) fn next_read(&mut self) -> Option<Job> {
+        if self.proto.ending.peer_closed() {
+            // Its answer could not come any more.
+            self.end(EndReason::PeerFin);
+            return None;
+        }
         let queued = &mut self.proto.tx.queued;
         if !queued.orq.is_due(queued.plenty) {
             return None;

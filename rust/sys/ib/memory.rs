@@ -77,7 +77,9 @@ impl UserPages {
         };
         // SAFETY: A pinned umem.
         let n = unsafe { bindings::rsiw_umem_num_pages(umem.as_ptr()) };
-        this.pages = KVVec::from_elem(core::ptr::null_mut(), n, GFP_KERNEL)?;
+        // Up to gigabytes, with which the process itself is charged.
+        let flags = GFP_KERNEL_ACCOUNT | __GFP_NOWARN;
+        this.pages = KVVec::from_elem(core::ptr::null_mut(), n, flags)?;
         // SAFETY: A pinned umem, and an array of `n` elements.
         let found = unsafe { bindings::rsiw_umem_pages(umem.as_ptr(), this.pages.as_mut_ptr(), n) };
         // INVARIANT: Checked here that there are as many pages as the range needs.

@@ -117,12 +117,15 @@ impl Qp {
     /// `unfinished` is what it had fetched, and did not carry out.
     pub(crate) fn stream_ended(self: &Arc<Self>, reason: EndReason, unfinished: Unfinished) {
         let lost = !unfinished.is_empty();
+        // What the receiving end has noted of a queue pair that is connected to itself.
+        let told = self.events.load(Relaxed) != 0;
         self.keep_unfinished(unfinished, false);
         let mut inner = self.inner.lock();
         let stream = inner.stream.take();
         // In InfiniBand nobody hears of it when a peer with which he has no business goes.
         let unnoticed = reason == EndReason::PeerFin
             && !lost
+            && !told
             && matches!(inner.state, QpState::Rts | QpState::Closing)
             && matches!(&inner.direct, Some(direct) if !direct.closing);
         // Whose owner has asked for RESET knows that it ends.
@@ -149,7 +152,7 @@ impl Qp {
             return;
         }
         let event = match reason {
-            _ if quiet => None,
+            _ if quiet || told => None,
             EndReason::TerminateReceived | EndReason::LlpError(_) => Some(QpEvent::Fatal),
             EndReason::TerminateSent(event) => event,
             EndReason::Reset | EndReason::PeerFin => direct.then_some(QpEvent::Fatal),
@@ -160,7 +163,7 @@ impl Qp {
             self.note(event);
         }
         self.flush();
-        if event.is_some() {
+        if event.is_some() || told {
             self.report_noted();
         }
         drop(stream);
@@ -191,13 +194,22 @@ impl Qp {
         if mirror.is_none() {
             return;
         }
-        match reason {
-            EndReason::TerminateSent(Some(event)) if !quiet => self.fatal(event),
-            _ => {}
+        let event = match reason {
+            EndReason::TerminateSent(event) if !quiet => event,
+            _ => None,
+        };
+        if let Some(event) = event {
+            self.note(event);
         }
         match stream {
+            // Its end tells, once there are the completions that say why.
             Some(stream) => stream.close(Close::Leave),
-            None => self.flush(),
+            None => {
+                self.flush();
+                if event.is_some() {
+                    self.report_noted();
+                }
+            }
         }
         drop(mirror);
         self.core.put();

@@ -214,6 +214,7 @@ impl Qp {
                 claim: None,
                 endpoint,
             });
+            self.set_rights(&inner);
             self.set_state(&mut inner, QpState::Rtr);
             Ok(())
         })
@@ -258,6 +259,7 @@ impl Qp {
             direct.rts = true;
             let contradicted = direct.is_contradicted();
             inner.attrs.keep(change);
+            self.set_rights(inner);
             if inner.state == QpState::Rtr {
                 self.set_state(inner, QpState::Waiting);
             }
@@ -282,6 +284,7 @@ impl Qp {
         };
         direct.closing = true;
         inner.attrs.keep(change);
+        self.set_rights(&inner);
         if inner.state == QpState::Rts {
             self.set_state(&mut inner, QpState::Closing);
         }

@@ -9,7 +9,10 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    }, //
 };
 
 pub(crate) use crate::sys::ib::attr::{
@@ -30,7 +33,8 @@ use crate::{
         queue::wqe::{
             MAX_INLINE,
             MAX_SGE, //
-        }, //
+        },
+        region::Access, //
     },
 };
 
@@ -236,6 +240,23 @@ impl Qp {
                 Ok(())
             }
         }
+    }
+
+    /// The rights that the owner gives the peer count where he connects the queue pair himself. A
+    /// connection manager grants all, at times by leaving them at none (`rdma_init_qp_attr()`), so
+    /// that those of regions decide.
+    pub(super) fn set_rights(&self, inner: &QpInner) {
+        let rights = match inner.direct {
+            Some(_) => inner.attrs.access,
+            None => u32::MAX,
+        };
+        self.rights.store(rights, Relaxed);
+    }
+
+    /// Whether the peer may do this at all. Any context.
+    #[inline]
+    pub(crate) fn grants(&self, need: Access) -> bool {
+        Access::from_ib(self.rights.load(Relaxed)).has(need)
     }
 
     /// Tells the attributes. Process context.

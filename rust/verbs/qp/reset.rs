@@ -26,9 +26,10 @@ impl Qp {
 
         {
             let mut inner = self.inner.lock();
-            if inner.state == QpState::Idle && inner.attached.is_none() {
-                inner.initialised = false;
-                inner.was_reset = true;
+            // What a process has posted may not be left to its next life.
+            let posted = self.is_user() && (self.sq.is_pending() || self.rq.is_pending());
+            if inner.state == QpState::Idle && inner.attached.is_none() && !posted {
+                self.renew(&mut inner);
                 return Ok(());
             }
         }
@@ -78,6 +79,7 @@ impl Qp {
         inner.resetting = false;
         inner.last_wqe = false;
         inner.attrs = Default::default();
+        self.set_rights(inner);
         self.set_state(inner, QpState::Idle);
     }
 }

@@ -142,10 +142,10 @@ class End:
         attr, _ = self.qp.query(e.IBV_QP_STATE)
         return attr
 
-    def init_attr(self):
+    def init_attr(self, rights=RIGHTS):
         attr = QPAttr(qp_state=INIT, port_num=1)
         attr.pkey_index = 0
-        attr.qp_access_flags = RIGHTS
+        attr.qp_access_flags = rights
         return attr
 
     def rtr_attr(self, peer):

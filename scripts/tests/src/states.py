@@ -8,7 +8,7 @@ import itertools
 from direct import *
 from lives import *
 from qpns import in_a_circle, successors
-from silence import silence
+from silence import ports, silence
 
 REACHABLE = (RESET, INIT, RTR, RTS, ERR)
 # As in InfiniBand. SQD is tested by itself: it leads on to ERR.
@@ -205,6 +205,60 @@ def last_receive(device):
         b.close()
 
 
+def back_from_init(device):
+    """RESET gives back what was posted in INIT, and what was set is forgotten"""
+    a, b = pair(device)
+    for life in range(3):
+        a.recv()
+        a.to(RESET)
+        a.expect((RECV, FLUSHED))
+        check(a.query().qp_access_flags == 0, "the peer's rights of the former life are left")
+        a.to_init()
+        if life == 1:
+            # Nothing posted, nothing to wait for.
+            a.to(RESET)
+            a.to_init()
+    a.qp.post_recv(RecvWR(wr_id=7, sg=[SGE(a.mr.buf + 1000, 64, a.mr.lkey)], num_sge=1))
+    a.connect(b)
+    b.connect(a)
+    b.send(b"after")
+    b.expect((SEND, GOOD))
+    a.expect((7, GOOD))
+    check(a.mr.read(5, 1000) == b"after", "it arrived elsewhere")
+    a.close()
+    b.close()
+
+
+def rights(device):
+    """the peer may do what the queue pair allows, whatever a region does"""
+    write, read = e.IBV_ACCESS_REMOTE_WRITE, e.IBV_ACCESS_REMOTE_READ
+    other = Device()
+    for allowed, opcode, good in ((write, e.IBV_WR_RDMA_WRITE, True), (read, e.IBV_WR_RDMA_READ, True),
+                                  (read, e.IBV_WR_RDMA_WRITE, False), (write, e.IBV_WR_RDMA_READ, False)):
+        a, b = End(other), End(device)
+        a.to_init()
+        b.qp.modify(b.init_attr(e.IBV_ACCESS_LOCAL_WRITE | allowed), TO_INIT)
+        b.mr.write(b"kept", 4, 1000)
+        a.mr.write(b"mine", 4, 1000)
+        a.connect(b)
+        b.connect(a)
+        a.rdma(opcode, b, 4, 1000, 1000)
+        ours, theirs = (b"kept", b"kept") if opcode == e.IBV_WR_RDMA_READ else (b"mine", b"mine")
+        if good:
+            a.expect((RDMA, GOOD))
+            talk(a, b, 1)
+        else:
+            wait_for(10, "IBV_EVENT_QP_ACCESS_ERR", lambda: e.IBV_EVENT_QP_ACCESS_ERR in device.events())
+            a.fails()
+            b.fails()
+            ours, theirs = b"mine", b"kept"
+        check(a.mr.read(4, 1000) == ours and b.mr.read(4, 1000) == theirs, "memory is not what it should be")
+        device.seen.clear()
+        a.close()
+        b.close()
+    other.close()
+
+
 def violated(device):
     """who is asked for what memory does not allow is told of it once, and so is who asked"""
     access, fatal = e.IBV_EVENT_QP_ACCESS_ERR, e.IBV_EVENT_QP_FATAL
@@ -233,6 +287,6 @@ def violated(device):
 
 if __name__ == "__main__":
     run((every_transition, every_transition_connected, every_attribute, queries, every_order,
-         early_work, one_way, addresses, itself, wrong_psn, nobody, retries, for_ever, silence,
-         in_a_circle, successors, again, graceful, noticed, last_receive, violated,
+         early_work, one_way, addresses, itself, wrong_psn, nobody, retries, for_ever, silence, ports,
+         in_a_circle, successors, again, graceful, noticed, last_receive, rights, violated, back_from_init,
          deaths, any_moment, many), 90)

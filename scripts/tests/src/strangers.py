@@ -129,6 +129,20 @@ def impostor(device):
     b.close()
 
 
+def own_impostor(device):
+    """one who knows the number of a queue pair that is connected to itself does not get in"""
+    a = End(device)
+    a.to_init()
+    a.to_rtr(a)
+    for _ in range(20):
+        refused("an impostor", request(hello(a.number, a.number, 0, a.psn ^ 1, flags=0)))
+    a.to_rts()
+    a.recv()
+    a.send(b"myself")
+    a.expect((SEND, GOOD), (RECV, GOOD))
+    a.close()
+
+
 def waiting(device):
     """one who comes for a queue pair that is still INIT waits, but not for ever"""
     a, b = smaller_first(*pair(device))
@@ -157,4 +171,4 @@ def crowd(device):
 
 
 if __name__ == "__main__":
-    run((nonsense, impostor, waiting, crowd), 120)
+    run((nonsense, impostor, own_impostor, waiting, crowd), 120)

@@ -80,7 +80,7 @@ impl Direct {
             if terms.traffic_class != 0 {
                 socket.set_tos(terms.traffic_class);
             }
-            socket.bind(&local)?;
+            socket.bind_address(&local)?;
             socket.install(turn.endpoint.clone());
             socket.connect_nonblocking(&remote)?;
             Ok::<_, Error>(socket)

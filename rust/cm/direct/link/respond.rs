@@ -184,9 +184,10 @@ impl Direct {
         verdict: Verdict,
     ) {
         let waits = matches!(self.stage, Some(Stage::Request(..) | Stage::Reply(..)));
+        // It need not know its own number yet, but it does know which one it expects.
+        let ours = visitor.hello.expects == terms.remote_psn;
         match verdict {
-            // It knows both numbers, which are its own.
-            Verdict::Peer | Verdict::Unproven if waits => {
+            Verdict::Peer | Verdict::Unproven if waits && ours => {
                 visitor.socket.install(turn.endpoint.clone());
                 if let Ok((frame, answer)) = self.let_in(terms, visitor) {
                     self.mirror = Mirror::Answer(frame, answer);

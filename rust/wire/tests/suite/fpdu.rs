@@ -66,9 +66,36 @@ fn every_length_without_markers() {
         let Next::Fpdu(fpdu) = Framer::new(false, true).next(&expected) else {
             panic!("the length field is there")
         };
-        assert_eq!(fpdu.contiguous(), Some(2));
+        assert!(fpdu.is_plain());
+        assert_eq!(fpdu.pieces().next().unwrap_or(2..2), 2..2 + len);
         assert_eq!(fpdu.crc_len() + 4, expected.len());
     }
+}
+
+/// MPA-30, MPA-94: plain is only what has no marker, not even one in front of the CRC.
+#[test]
+fn plain_means_without_any_marker() {
+    let mut framer = Framer::new(true, true);
+    let (mut plain, mut marked) = (0, 0);
+    for len in (0u16..1500).cycle().take(60_000) {
+        let [high, low] = len.to_be_bytes();
+        let mut front = [0; 6];
+        let Next::Need(lead @ (2 | 6)) = framer.next(&[]) else {
+            panic!("the length field is asked for")
+        };
+        front[lead - 2..lead].copy_from_slice(&[high, low]);
+        let Next::Fpdu(fpdu) = framer.next(&front) else {
+            panic!("the length field is there")
+        };
+        let without = 2 + usize::from(len) + pad_len(len) + 4;
+        assert_eq!(fpdu.is_plain(), fpdu.wire_len() == without, "length {len}");
+        match fpdu.is_plain() {
+            true => plain += 1,
+            false => marked += 1,
+        }
+        framer.advance(&fpdu);
+    }
+    assert!(plain > 1000 && marked > 1000, "{plain} and {marked}");
 }
 
 /// MPA-10, MPA-32: never more is asked for than the length field, marker included.

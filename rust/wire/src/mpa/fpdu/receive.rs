@@ -152,16 +152,11 @@ impl Fpdu {
         pad_len(self.layout.ulpdu_len)
     }
 
-    /// Where the ULPDU begins if no marker lies in it; it is one piece then.
-    ///
-    /// Always `Some(2)` without markers, and also where the only marker stands in front.
+    /// Whether there is no marker in it: the ULPDU is one piece behind the length field, and there
+    /// is nothing to check but the CRC.
     #[inline]
-    pub fn contiguous(&self) -> Option<usize> {
-        let mut pieces = self.pieces();
-        match (pieces.next(), pieces.next()) {
-            (Some(_), Some(_)) => None,
-            _ => Some(self.head_len()),
-        }
+    pub fn is_plain(&self) -> bool {
+        self.layout.marker_count() == 0
     }
 
     /// The places of the ULPDU's octets in the raw FPDU, in order; none are empty.
