@@ -85,6 +85,14 @@ bool rsiw_sk_hold_net(struct sock *sk)
 	return held;
 }
 
+/* Takes back what sock_no_linger() does. */
+void rsiw_sk_set_linger_normal(struct sock *sk)
+{
+	lock_sock(sk);
+	sock_reset_flag(sk, SOCK_LINGER);
+	release_sock(sk);
+}
+
 void rsiw_sk_cap_sndbuf(struct sock *sk, int octets)
 {
 	lock_sock(sk);

@@ -30,6 +30,7 @@ void rsiw_sk_take_child(struct sock *sk, const struct rsiw_sock_callbacks *callb
 void rsiw_sk_prepare(struct sock *sk);
 void rsiw_sk_set_user_timeout(struct sock *sk, int millis);
 bool rsiw_sk_hold_net(struct sock *sk);
+void rsiw_sk_set_linger_normal(struct sock *sk);
 void rsiw_sk_cap_sndbuf(struct sock *sk, int octets);
 void rsiw_sk_bind_later(struct sock *sk);
 void rsiw_sk_set_tos(struct sock *sk, u8 tos);

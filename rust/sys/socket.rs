@@ -3,6 +3,7 @@
 //! TCP sockets of the kernel, for connections that are worked on in softirq context.
 //!
 //! - [`Socket`]: a connection, by the one who owns it, in process context
+//! - [`Guest`]: one that came in, and does not keep its network namespace yet
 //! - [`ListenSocket`]: a listening socket, and the connections that come in
 //! - [`SockRef`]: a reference for those who lock the socket
 //! - [`Locked`]: what the holder of the socket may do; obtained by [`SockRef::lock`],
@@ -91,17 +92,29 @@ impl Socket {
 
     /// Makes a connection of a socket that nobody else uses.
     fn from_base(base: Base) -> Result<Self> {
+        let socket = Self::not_holding(base);
+        socket.hold_net()?;
+        Ok(socket)
+    }
+
+    /// As [`from_base`](Self::from_base), but the namespace is not kept from ending.
+    fn not_holding(base: Base) -> Self {
         let socket = Self {
             base,
             installed: Cell::new(Installed::NONE),
         };
         // SAFETY: The socket is ours, and a TCP one; process context.
         unsafe { bindings::rsiw_sk_prepare(socket.base.sk()) };
-        // SAFETY: As above.
-        if !unsafe { bindings::rsiw_sk_hold_net(socket.base.sk()) } {
-            return Err(ENODEV);
+        socket
+    }
+
+    /// Has it keep its namespace from ending; `ENODEV` if that has begun.
+    fn hold_net(&self) -> Result {
+        // SAFETY: The socket is ours, and a TCP one; process context.
+        match unsafe { bindings::rsiw_sk_hold_net(self.base.sk()) } {
+            true => Ok(()),
+            false => Err(ENODEV),
         }
-        Ok(socket)
     }
 
     /// Begins to connect. The callback [`Handler::state_change`] tells the end of it, and
@@ -221,6 +234,42 @@ impl Drop for Socket {
         callback::uninstall(&self.base);
         self.put(Installed::NONE);
         // Now `base` releases the socket.
+    }
+}
+
+/// A connection that came in, and that does not keep its network namespace from ending: nobody has
+/// asked for it. Process context; all may sleep.
+///
+/// Whoever has it drops it before that end. It is reset then, so that nothing of it is left that TCP
+/// would have to look after.
+pub(crate) struct Guest(Socket);
+
+impl Guest {
+    /// Takes in the child of a listening socket.
+    fn new(base: Base) -> Self {
+        let socket = Socket::not_holding(base);
+        socket.set_linger_abort();
+        Self(socket)
+    }
+
+    /// Makes an ordinary connection of it.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`: its namespace has begun to end.
+    pub(crate) fn hold(self) -> Result<Socket> {
+        self.0.hold_net()?;
+        // SAFETY: The socket is ours, and a TCP one; process context.
+        unsafe { bindings::rsiw_sk_set_linger_normal(self.0.base.sk()) };
+        Ok(self.0)
+    }
+}
+
+impl Deref for Guest {
+    type Target = Socket;
+
+    fn deref(&self) -> &Socket {
+        &self.0
     }
 }
 

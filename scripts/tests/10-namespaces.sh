@@ -39,6 +39,17 @@ inside() {
 	# shellcheck disable=SC2086 # a list of words
 	spawn "$name" $IN_PEER rping "$@"
 }
+strangers_at_the_door() {
+	bed
+	spawn knock python3 -B "$(dirname "$0")/src/knock.py" 1 "$VETH_FAR" 4791
+	local knock=$SPAWNED
+	wait_for 20 "strangers are let in" grep -qx in "$(log_of knock)"
+	remove_name
+	everything_gone "nobody is in it, but strangers come to its port"
+	alive "$knock" || die "the strangers gave up: $(cat "$(log_of knock)")"
+	stop "$knock"
+	ok "strangers at the door of a namespace that goes"
+}
 listening_inside() { [ -n "$($IN_PEER ss -Hltn "sport = :$1")" ]; }
 
 # flow_inside: rping against itself in the namespace, without end: SERVER, CLIENT.
@@ -223,5 +234,6 @@ queues_outside
 listener_outside
 several_devices
 interface_moves
+strangers_at_the_door
 exclusive
 wait_for 30 "as few TCP sockets as at first ($SOCKETS)" sockets_back

@@ -4,9 +4,10 @@
 //! devices, on the port that all hosts agree on.
 //!
 //! A stranger has a place in the hall ([`places`](super::super::places)) until he is led to the
-//! queue pair he names, and a limited time. A peer that is sent away without an answer comes again.
+//! queue pair he names, and a limited time. Until then he does not keep the network namespace from
+//! ending, as anybody may come at any time. A peer that is sent away without an answer comes again.
 //!
-//! Locks: that of the doors, that of a door, that of a stranger; an endpoint's is taken before
+//! Locks: that of the doors, that of a door's rounds, that of a door, that of a stranger; an endpoint's is taken before
 //! that of a door, and never under one.
 
 use core::mem;
@@ -166,6 +167,10 @@ pub(crate) struct Door {
     /// Until it is shut.
     #[pin]
     hall: Mutex<Option<Hall>>,
+    /// Held by the work items as long as they run: what they have taken out of the hall does not
+    /// keep the namespace from ending.
+    #[pin]
+    rounds: Mutex<()>,
     /// Takes what has come in.
     #[pin]
     take: DelayedWork<Self, { Self::TAKE }>,
@@ -183,6 +188,8 @@ impl WorkItem<{ Door::TAKE }> for Door {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        let door = this.clone();
+        let _round = door.rounds.lock();
         take_connections(this);
     }
 }
@@ -191,6 +198,7 @@ impl WorkItem<{ Door::SWEEP }> for Door {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        let _round = this.rounds.lock();
         while let Some(stranger) = this.overdue() {
             stranger.dismiss();
         }
@@ -232,12 +240,8 @@ impl Reception for Door {
             let Some(hall) = &mut *guard else {
                 return Ok(false);
             };
-            let socket = match hall.socket.accept() {
-                Ok(Some(socket)) => socket,
-                Ok(None) => return Ok(false),
-                // Its namespace goes, and so will the listener; the next one tells.
-                Err(ENODEV) => return Ok(true),
-                Err(error) => return Err(error),
+            let Some(socket) = hall.socket.accept_guest()? else {
+                return Ok(false);
             };
             let stranger = Stranger::new(self, socket)?;
             if hall.strangers.give(stranger.clone()).is_err() {
@@ -265,6 +269,7 @@ impl Door {
             pin_init!(Self {
                 net,
                 hall <- new_mutex!(None, "rsiw_door"),
+                rounds <- new_mutex!((), "rsiw_door_rounds"),
                 take <- new_delayed_work!("rsiw_door_take"),
                 sweep <- new_delayed_work!("rsiw_door_sweep"),
             }),
@@ -313,6 +318,8 @@ impl Door {
         }
         work::cancel_delayed::<_, { Self::TAKE }>(self);
         work::cancel_delayed::<_, { Self::SWEEP }>(self);
+        // What runs still ends; what begins finds nobody.
+        drop(self.rounds.lock());
     }
 
     /// The number of the network namespace.

@@ -28,8 +28,8 @@ use super::{
 use crate::sys::{
     socket::{
         CallbackSock,
-        Handler,
-        Socket, //
+        Guest,
+        Handler, //
     },
     work, //
 };
@@ -37,7 +37,7 @@ use crate::sys::{
 /// What he does.
 enum State {
     /// He has to say what he wants.
-    Speaks(FrameReader, Socket),
+    Speaks(FrameReader, Guest),
     /// His queue pair has not been told of its peer yet.
     Sits(Visitor),
     /// He has left.
@@ -71,7 +71,7 @@ impl WorkItem for Stranger {
 
 impl Stranger {
     /// One who comes in.
-    pub(super) fn new(door: &Arc<Door>, socket: Socket) -> Result<Arc<Self>> {
+    pub(super) fn new(door: &Arc<Door>, socket: Guest) -> Result<Arc<Self>> {
         let reader = FrameReader::new(FrameKind::Request)?;
         let stranger = Arc::pin_init(
             pin_init!(Self {
@@ -126,7 +126,11 @@ impl Stranger {
                         *state = State::Speaks(reader, socket);
                         return;
                     }
-                    Ok(Some(frame)) => Visitor::new(socket, &frame).ok(),
+                    // Now somebody may want it.
+                    Ok(Some(frame)) => match socket.hold() {
+                        Ok(socket) => Visitor::new(socket, &frame),
+                        Err(_) => None,
+                    },
                     // Whoever does not send a Request is not worth an answer.
                     Err(_) => None,
                 },

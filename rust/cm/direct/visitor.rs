@@ -113,23 +113,23 @@ pub(super) struct Visitor {
 }
 
 impl Visitor {
-    /// Makes sense of a Request. Gives the socket back if it is of no use.
-    pub(super) fn new(socket: Socket, request: &Frame<'_>) -> Result<Self, Socket> {
-        let ends = match (socket.local_addr(), socket.peer_addr()) {
-            (Ok(local), Ok(remote)) => (local, remote),
-            _ => return Err(socket),
-        };
+    /// Makes sense of a Request. Ends the connection if it is of no use.
+    pub(super) fn new(socket: Socket, request: &Frame<'_>) -> Option<Self> {
+        let ends = socket.local_addr().ok().zip(socket.peer_addr().ok());
         let enhanced = request
             .enhanced
             .is_some_and(|word| word.peer_to_peer && word.rtr.write);
-        match Hello::parse(request.private_data) {
-            Some(hello) if enhanced && !has_more(&socket) => Ok(Self {
+        match (Hello::parse(request.private_data), ends) {
+            (Some(hello), Some(ends)) if enhanced && !has_more(&socket) => Some(Self {
                 socket,
                 hello,
                 request: without_data(request),
                 ends,
             }),
-            _ => Err(socket),
+            _ => {
+                socket.set_linger_abort();
+                None
+            }
         }
     }
 
@@ -177,6 +177,8 @@ impl Visitor {
             // TCP's buffer is empty, so there is room; else he will try again.
             let _ = frame.send(&self.socket);
         }
+        // Nothing of it stays, whatever becomes of the answer: it would keep the namespace.
+        self.socket.set_linger_abort();
     }
 }
 

@@ -37,6 +37,7 @@ use super::{
     },
     Base,
     Family,
+    Guest,
     NetNs,
     Socket, //
 };
@@ -133,6 +134,16 @@ impl ListenSocket {
     ///
     /// `ENODEV`: it is gone again, with its namespace. Others: none could be taken.
     pub(crate) fn accept(&self) -> Result<Option<Socket>> {
+        self.next_child()?.map(Socket::from_base).transpose()
+    }
+
+    /// As [`accept`](Self::accept), for one that has to be looked at first. Never `ENODEV`.
+    pub(crate) fn accept_guest(&self) -> Result<Option<Guest>> {
+        Ok(self.next_child()?.map(Guest::new))
+    }
+
+    /// The next connection that has come in.
+    fn next_child(&self) -> Result<Option<Base>> {
         let mut child = ptr::null_mut();
         // SAFETY: The socket is ours; `child` is writable.
         let result = to_result(unsafe {
@@ -145,8 +156,9 @@ impl ListenSocket {
         }
         let child = NonNull::new(child).ok_or(ENOMEM)?;
         // SAFETY: This socket has accepted it, with a `struct sock`; it is ours now.
-        let base = unsafe { Base::from_child(child, *self.base.original()) };
-        Socket::from_base(base).map(Some)
+        Ok(Some(unsafe {
+            Base::from_child(child, *self.base.original())
+        }))
     }
 
     /// Takes the handler out, and has it let go.
@@ -218,6 +230,35 @@ mod tests {
             0,
             0,
         )))
+    }
+
+    #[test]
+    fn guests_are_reset_unless_they_are_held() -> Result {
+        testing::loopback_up()?;
+        let net = NetNs::init().ok_or(ENODEV)?;
+        let seen = Seen::new()?;
+        let listener = ListenSocket::create(&net, Family::V4)?;
+        listener.bind(&SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)))?;
+        listener.listen(4, seen.clone())?;
+        for (count, held) in [(1, false), (2, true)] {
+            let client = Socket::create(&net, Family::V4)?;
+            client.connect_nonblocking(&listener.local_addr()?)?;
+            assert!(eventually(|| seen.incoming() >= count));
+            let guest = listener.accept_guest()?.ok_or(ENOENT)?;
+            match held {
+                true => drop(guest.hold()?),
+                false => drop(guest),
+            }
+            let mut octet = [0];
+            assert!(eventually(|| {
+                let end = client.recv_nonblocking(&mut octet);
+                match held {
+                    true => end == Ok(0),
+                    false => end == Err(crate::sys::errno::ECONNRESET),
+                }
+            }));
+        }
+        Ok(())
     }
 
     #[test]
