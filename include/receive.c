@@ -1,16 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The functions of sockets.h that look at what came in, and those that only tests need. */
 #include <linux/cpumask.h>
+#include <linux/net.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
 #include <linux/tcp.h>
+#include <linux/uio.h>
 #include <linux/workqueue.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
 #include <net/tcp.h>
 
 #include "sockets.h"
+
+int rsiw_sock_recv(struct socket *sock, void *buf, size_t len)
+{
+	struct kvec vec = { .iov_base = buf, .iov_len = len };
+	struct msghdr msg = { };
+
+	return kernel_recvmsg(sock, &msg, &vec, 1, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* The pending error as a negative number or 0; it is cleared. */
+int rsiw_sk_take_error(struct sock *sk)
+{
+	return sock_error(sk);
+}
 
 /* Whether rsiw_skb_chunk() reaches every octet. */
 static bool rsiw_skb_reachable(const struct sk_buff *skb)

@@ -147,14 +147,6 @@ int rsiw_sock_send(struct socket *sock, const void *buf, size_t len)
 	return sent;
 }
 
-int rsiw_sock_recv(struct socket *sock, void *buf, size_t len)
-{
-	struct kvec vec = { .iov_base = buf, .iov_len = len };
-	struct msghdr msg = { };
-
-	return kernel_recvmsg(sock, &msg, &vec, 1, len, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
 void rsiw_sk_hold(struct sock *sk)
 {
 	sock_hold(sk);
@@ -191,12 +183,6 @@ void rsiw_sk_unlock_bh(struct sock *sk)
 u8 rsiw_sk_state(const struct sock *sk)
 {
 	return READ_ONCE(sk->sk_state);
-}
-
-/* The pending error as a negative number or 0; it is cleared. */
-int rsiw_sk_take_error(struct sock *sk)
-{
-	return sock_error(sk);
 }
 
 u32 rsiw_tcp_mss(const struct sock *sk)

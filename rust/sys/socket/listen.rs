@@ -232,14 +232,20 @@ mod tests {
         )))
     }
 
-    #[test]
-    fn guests_are_reset_unless_they_are_held() -> Result {
+    /// A listener at some port of IPv4, and who hears of what comes in.
+    fn listening() -> Result<(NetNs, Arc<Seen>, ListenSocket)> {
         testing::loopback_up()?;
         let net = NetNs::init().ok_or(ENODEV)?;
         let seen = Seen::new()?;
         let listener = ListenSocket::create(&net, Family::V4)?;
         listener.bind(&SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)))?;
         listener.listen(4, seen.clone())?;
+        Ok((net, seen, listener))
+    }
+
+    #[test]
+    fn guests_are_reset_unless_they_are_held() -> Result {
+        let (net, seen, listener) = listening()?;
         for (count, held) in [(1, false), (2, true)] {
             let client = Socket::create(&net, Family::V4)?;
             client.connect_nonblocking(&listener.local_addr()?)?;
@@ -263,12 +269,7 @@ mod tests {
 
     #[test]
     fn unaccepted_children_are_reset() -> Result {
-        testing::loopback_up()?;
-        let net = NetNs::init().ok_or(ENODEV)?;
-        let seen = Seen::new()?;
-        let listener = ListenSocket::create(&net, Family::V4)?;
-        listener.bind(&SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)))?;
-        listener.listen(4, seen.clone())?;
+        let (net, seen, listener) = listening()?;
         let client = Socket::create(&net, Family::V4)?;
         client.connect_nonblocking(&listener.local_addr()?)?;
         assert!(eventually(|| seen.incoming() == 1));
