@@ -42,6 +42,7 @@ pub(crate) use self::{
         Attached,
         Leaving,
         Qp,
-        QpState, //
+        QpState,
+        Survivor, //
     },
 };

@@ -79,7 +79,7 @@ impl Connected {
         let by_us = matches!(turn.notes.ended, None | Some(EndReason::LocalClose));
         if turn.notes.left && by_us && !self.qp.qp().is_user() {
             if let Some(listener) = self.listener.take() {
-                listener.closed_one();
+                listener.closed_one(self.qp.qp());
             }
         }
         if let Some(reason) = turn.notes.ended {

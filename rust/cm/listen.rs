@@ -61,7 +61,11 @@ use crate::{
         },
         work, //
     },
-    verbs::Device, //
+    verbs::{
+        Device,
+        Qp,
+        Survivor, //
+    }, //
 };
 
 /// Milliseconds for which a stranger may keep its place however many others come.
@@ -267,11 +271,12 @@ impl Listener {
         }
     }
 
-    /// The user has closed a connection that it had accepted here. Process context, sleeps.
-    pub(super) fn closed_one(&self) {
+    /// The user has closed a connection of `qp` that it had accepted here. Process context, sleeps.
+    pub(super) fn closed_one(self: Arc<Self>, qp: &Qp) {
         if let Some(open) = (*self.open.lock()).as_mut() {
-            open.pause.begin();
+            open.pause.closed();
         }
+        qp.tell_when_gone(self);
     }
 
     /// Offers the connection of a peer that connected at `came` to `iw_cm`. Process context, sleeps.
@@ -294,6 +299,14 @@ impl Listener {
             return Err(EAGAIN);
         }
         open.cm.request(connection, peers, depths, private_data)
+    }
+}
+
+impl Survivor for Listener {
+    fn qp_gone(&self) {
+        if let Some(open) = (*self.open.lock()).as_mut() {
+            open.pause.destroyed();
+        }
     }
 }
 

@@ -14,12 +14,14 @@
 //! - [`direct`], [`named`]: queue pairs whose owner names the peer, and which connect themselves
 //! - [`reset`]: from any state back to the first
 //! - [`flush`]: completion of what will not be executed any more
+//! - [`gone`]: who is told of the end
 //!
 //! Locks, outermost first: the one of changes, the flush lock, the state, then those of the queues.
 
 mod connection;
 pub(crate) mod direct;
 mod flush;
+mod gone;
 pub(crate) mod modify;
 mod named;
 mod post;
@@ -54,6 +56,7 @@ pub(crate) use self::{
         Attached,
         Leaving, //
     },
+    gone::Survivor,
     state::QpState, //
 };
 pub(crate) use crate::sys::ib::event::QpEvent;
@@ -116,6 +119,8 @@ pub(super) struct QpInner {
     started: bool,
     /// The connection manager, while it works for this queue pair.
     attached: Option<Arc<dyn Attached>>,
+    /// Who is to be told when it is gone.
+    survivor: Option<Arc<dyn Survivor>>,
     /// The attributes that the owner has set and that `query_qp` tells.
     attrs: modify::Kept,
     /// The peer, if the owner has named one.
@@ -298,6 +303,7 @@ impl Qp {
                         mirror: None,
                         started: false,
                         attached: None,
+                        survivor: None,
                         attrs: modify::Kept::default(),
                         direct: None,
                     },

@@ -5,8 +5,9 @@
 # every octet and the guard zones compared: from user space (src/integrity.c) at
 # three MTUs and over IPv6, and with fast-registered kernel memory (src/kverbs), whose queue pairs
 # are posted to by several threads at once, in error, with interrupts on and off, and from inside
-# completion handlers (handler.c). A drain with a shared receive queue is short (srq.c), and what is
-# invalid already may be invalidated (invalid.c).
+# completion handlers (handler.c). A drain with a shared receive queue is short (srq.c), what is
+# invalid already may be invalidated (invalid.c), and a user that closes a connection hears of no new
+# one meanwhile (held.c).
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
 

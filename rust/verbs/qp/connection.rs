@@ -378,5 +378,6 @@ impl Qp {
         self.fail_quietly();
         self.core.retire();
         self.stop_flushing();
+        self.tell_survivor();
     }
 }

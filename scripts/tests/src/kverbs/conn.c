@@ -108,7 +108,7 @@ static int make_end(struct kv_end *e, const struct kv_how *how, bool srq)
 	return rdma_create_qp(e->id, e->pd, &attr);
 }
 
-static void free_end(struct kv_end *e)
+void kv_free_end(struct kv_end *e)
 {
 	if (!e->id)
 		return;
@@ -200,10 +200,8 @@ static int connect(struct kv_pair *p, const struct kv_how *how)
 	return err ?: await(p, &p->b.established, "accepting end established");
 }
 
-int kv_route(struct kv_pair *p, const struct sockaddr *to, const struct kv_how *how)
+static void init_pair(struct kv_pair *p)
 {
-	int err;
-
 	memset(p, 0, sizeof(*p));
 	init_completion(&p->resolved);
 	init_completion(&p->requested);
@@ -211,6 +209,29 @@ int kv_route(struct kv_pair *p, const struct sockaddr *to, const struct kv_how *
 	init_completion(&p->b.established);
 	init_completion(&p->a.last);
 	init_completion(&p->b.last);
+}
+
+int kv_route_again(struct kv_pair *p, const struct kv_pair *first, const struct sockaddr *to,
+		   const struct kv_how *how)
+{
+	int err;
+
+	init_pair(p);
+	p->listener = first->listener;
+	err = route(p, to, how);
+	p->listener = NULL;
+	if (err) {
+		pr_err("rsiw_kverbs_test: no way to the same peer: %d\n", err);
+		kv_disconnect(p);
+	}
+	return err;
+}
+
+int kv_route(struct kv_pair *p, const struct sockaddr *to, const struct kv_how *how)
+{
+	int err;
+
+	init_pair(p);
 	err = listen(p, to);
 	err = err ?: route(p, to, how);
 	if (err) {
@@ -245,8 +266,8 @@ void kv_hang_up(struct kv_pair *p)
 void kv_disconnect(struct kv_pair *p)
 {
 	kv_hang_up(p);
-	free_end(&p->a);
-	free_end(&p->b);
+	kv_free_end(&p->a);
+	kv_free_end(&p->b);
 	if (p->listener)
 		rdma_destroy_id(p->listener);
 	p->listener = NULL;

@@ -53,9 +53,13 @@ int kv_connect(struct kv_pair *p, const struct sockaddr *to, const struct kv_how
 /* The same in two steps: up to the connecting queue pair, and what rdma_connect() says then. */
 int kv_route(struct kv_pair *p, const struct sockaddr *to, const struct kv_how *how);
 int kv_ask(struct kv_pair *p);
+/* As kv_route(), to the listener of @first: it is @first that hears of the request. */
+int kv_route_again(struct kv_pair *p, const struct kv_pair *first, const struct sockaddr *to,
+		   const struct kv_how *how);
 /* Both ends end the connection; kv_disconnect() does that, and lets go of everything. */
 void kv_hang_up(struct kv_pair *p);
 void kv_disconnect(struct kv_pair *p);
+void kv_free_end(struct kv_end *e);
 
 /*
  * A request whose completion somebody waits for. They come from a ring that
@@ -137,6 +141,9 @@ int kv_cut(const struct sockaddr *to);
 
 /* Completion handlers that post; with @overlap there may be two of one queue at a time. */
 int kv_handler(const struct sockaddr *to, bool overlap);
+
+/* A listener hears of no request while its user takes a connection apart that it has closed. */
+int kv_held(const struct sockaddr *to);
 
 /*
  * When the device of @to goes, the first of its clients to be told asks for a connection once more;

@@ -368,17 +368,17 @@ out:
 
 static int __init kverbs_init(void)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = in_aton(addr) };
 	struct sockaddr_storage target = {};
+	struct sockaddr *to = (struct sockaddr *)&target;
 	int i, err = 0;
 
-	memcpy(&target, &to, sizeof(to));
+	*(struct sockaddr_in *)to = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = in_aton(addr) };
 	if (leave)
-		return kv_leave((struct sockaddr *)&target);
+		return kv_leave(to);
 	kv_seed(seed);
 	for (i = 0; i < 3 && !err; i++)
-		err = one_connection(i, (struct sockaddr *)&target);
-	err = err ?: kv_handler((struct sockaddr *)&target, plain);
+		err = one_connection(i, to);
+	err = err ?: kv_handler(to, plain) ?: (plain ? 0 : kv_held(to));
 	if (err) {
 		pr_err("rsiw_kverbs_test: failed (%d), seed %lu\n", err, seed);
 		return err;
