@@ -18,6 +18,8 @@ static int hear(struct kv_pair *first, struct kv_pair *second, struct kv_end *cl
 	/* What is heard of next comes to this place. */
 	*closed = first->b;
 	memset(&first->b, 0, sizeof(first->b));
+	init_completion(&first->b.established);
+	init_completion(&first->b.last);
 	err = kv_ask(second);
 	if (err)
 		goto out;
