@@ -33,3 +33,16 @@ splats() {
 	done
 	return 1
 }
+
+# stale_breakpoint CONSOLE ACCELERATOR: whether a kernel died by an emulated processor. The kernel patches its
+# code behind a breakpoint (arch/x86/kernel/alternative.c, smp_text_poke_batch_finish()); QEMU's translator,
+# with a thread for each processor, may keep that breakpoint after it is gone, so that a processor meets it
+# in code of the kernel's own where none is, which is always a panic. A module's code, or what is
+# left of one, does not count: that may be ours.
+stale_breakpoint() {
+	grep -q tcg "$2" 2>/dev/null || return 1
+	! words=$(splats "$1") || return 1
+	printf '%s\n' "$words" | sed -n 1p | grep -q 'Oops: int3: ' || return 1
+	printf '%s\n' "$words" | grep -m 1 'RIP: ' |
+		grep -qE 'RIP: 0010:[A-Za-z0-9_.]+\+0x[0-9a-f]+/0x[0-9a-f]+[[:space:]]*$'
+}
