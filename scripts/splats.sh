@@ -43,6 +43,6 @@ stale_breakpoint() {
 	grep -q tcg "$2" 2>/dev/null || return 1
 	! words=$(splats "$1") || return 1
 	printf '%s\n' "$words" | sed -n 1p | grep -q 'Oops: int3: ' || return 1
-	printf '%s\n' "$words" | grep -m 1 'RIP: ' |
+	printf '%s\n' "$words" | awk '/RIP: / && !seen++' |
 		grep -qE 'RIP: 0010:[A-Za-z0-9_.]+\+0x[0-9a-f]+/0x[0-9a-f]+[[:space:]]*$'
 }
