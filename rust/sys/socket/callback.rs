@@ -69,9 +69,13 @@ pub(crate) trait Incoming: Send + Sync + Sized + 'static {
 }
 
 /// The socket of a callback, which is exclusively the callback's.
+///
+/// # Invariants
+///
+/// The lock of `sk`, a TCP socket that does not listen, is held during `'a`.
 pub(crate) struct CallbackSock<'a> {
-    /// The right to it.
-    locked: Locked,
+    /// The socket.
+    sk: NonNull<bindings::sock>,
     /// Not longer than the callback.
     _callback: PhantomData<&'a mut ()>,
 }
@@ -81,14 +85,16 @@ impl Deref for CallbackSock<'_> {
 
     #[inline]
     fn deref(&self) -> &Locked {
-        &self.locked
+        // SAFETY: By the type invariant.
+        unsafe { Locked::from_raw(self.sk) }
     }
 }
 
 impl DerefMut for CallbackSock<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Locked {
-        &mut self.locked
+        // SAFETY: By the type invariant; `&mut self` keeps other references away.
+        unsafe { Locked::from_raw_mut(self.sk) }
     }
 }
 
@@ -204,9 +210,9 @@ unsafe fn call<H: Handler>(
     // SAFETY: Handler and functions are exchanged together under the lock, so it is an `Arc<H>`;
     // the socket's reference lasts at least until the lock is released.
     let handler = unsafe { ArcBorrow::from_raw(handler.as_ptr().cast_const().cast::<H>()) };
+    // INVARIANT: By this function's contract the lock is held; `f` can not keep the value.
     let sock = CallbackSock {
-        // SAFETY: By this function's contract; `f` can not keep it.
-        locked: unsafe { Locked::new(sk) },
+        sk,
         _callback: PhantomData,
     };
     f(handler, sock);

@@ -12,12 +12,16 @@ use core::{
     ptr::NonNull, //
 };
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    types::NotThreadSafe, //
+};
 
 use super::{
     bindings,
     Locked, //
 };
+
 /// A process owns the socket. It works off what comes meanwhile, but not what others leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedByUser;
@@ -59,11 +63,8 @@ impl SockRef {
     pub(crate) fn lock(&self) -> LockedProc<'_> {
         // SAFETY: By the type invariant.
         unsafe { bindings::rsiw_sk_lock(self.as_ptr()) };
-        LockedProc {
-            // SAFETY: The lock was just taken, and is held as long as the guard lives.
-            locked: unsafe { Locked::new(self.0) },
-            sock: self,
-        }
+        // INVARIANT: The lock was just taken.
+        LockedProc(self, NotThreadSafe)
     }
 
     /// Makes the socket the caller's for a short while. Process context with bottom halves on or
@@ -79,11 +80,8 @@ impl SockRef {
         if !unsafe { bindings::rsiw_sk_try_lock_bh(self.as_ptr()) } {
             return Err(OwnedByUser);
         }
-        Ok(LockedBh {
-            // SAFETY: The lock was just taken, and is held as long as the guard lives.
-            locked: unsafe { Locked::new(self.0) },
-            sock: self,
-        })
+        // INVARIANT: The lock was just taken.
+        Ok(LockedBh(self, NotThreadSafe))
     }
 }
 
@@ -102,39 +100,39 @@ impl Drop for SockRef {
 }
 
 /// A socket that a process owns.
-pub(crate) struct LockedProc<'a> {
-    /// The right to it.
-    locked: Locked,
-    /// Keeps the socket.
-    sock: &'a SockRef,
-}
+///
+/// # Invariants
+///
+/// The lock is held, by this task, until the value is dropped.
+pub(crate) struct LockedProc<'a>(&'a SockRef, NotThreadSafe);
 
 /// A socket whose spin lock the caller has, with bottom halves off.
-pub(crate) struct LockedBh<'a> {
-    /// The right to it.
-    locked: Locked,
-    /// Keeps the socket.
-    sock: &'a SockRef,
-}
+///
+/// # Invariants
+///
+/// The lock is held, by this context, until the value is dropped.
+pub(crate) struct LockedBh<'a>(&'a SockRef, NotThreadSafe);
 
 impl Deref for LockedProc<'_> {
     type Target = Locked;
 
     fn deref(&self) -> &Locked {
-        &self.locked
+        // SAFETY: By the type invariant.
+        unsafe { Locked::from_raw(self.0 .0) }
     }
 }
 
 impl DerefMut for LockedProc<'_> {
     fn deref_mut(&mut self) -> &mut Locked {
-        &mut self.locked
+        // SAFETY: By the type invariant; `&mut self` keeps other references away.
+        unsafe { Locked::from_raw_mut(self.0 .0) }
     }
 }
 
 impl Drop for LockedProc<'_> {
     fn drop(&mut self) {
-        // SAFETY: `lock` has taken the lock, and nothing borrows from `locked` any more.
-        unsafe { bindings::release_sock(self.sock.as_ptr()) }
+        // SAFETY: `lock` has taken the lock, and nothing borrows from the guard any more.
+        unsafe { bindings::release_sock(self.0.as_ptr()) }
     }
 }
 
@@ -143,22 +141,24 @@ impl Deref for LockedBh<'_> {
 
     #[inline]
     fn deref(&self) -> &Locked {
-        &self.locked
+        // SAFETY: By the type invariant.
+        unsafe { Locked::from_raw(self.0 .0) }
     }
 }
 
 impl DerefMut for LockedBh<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Locked {
-        &mut self.locked
+        // SAFETY: By the type invariant; `&mut self` keeps other references away.
+        unsafe { Locked::from_raw_mut(self.0 .0) }
     }
 }
 
 impl Drop for LockedBh<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `try_lock_bh` has taken the lock, and nothing borrows from `locked` any more.
-        unsafe { bindings::rsiw_sk_unlock_bh(self.sock.as_ptr()) }
+        // SAFETY: `try_lock_bh` has taken the lock, and nothing borrows from the guard any more.
+        unsafe { bindings::rsiw_sk_unlock_bh(self.0.as_ptr()) }
     }
 }
 

@@ -13,7 +13,13 @@ mod tests;
 
 use core::ptr::NonNull;
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    types::{
+        NotThreadSafe,
+        Opaque, //
+    }, //
+};
 
 use super::{
     bindings,
@@ -30,14 +36,20 @@ use crate::sys::{
 /// Calls that send can call back, on this CPU, before they return: write space, or data that was
 /// waiting. On a socket that its owner has released, all of them do nothing.
 ///
+/// The address of the value is that of the socket, and the value has no size and no content. An
+/// unsized value can be neither moved nor exchanged with another one: `core::mem::swap()` of what two
+/// guards dereference to would leave each guard with the other one's socket.
+///
 /// # Invariants
 ///
-/// `sk` is a TCP socket, not a listening one, and its lock is held for as long as this lives. (A
-/// callback made by a call through one `Locked` has another one; there is nothing in here that
-/// they could disturb.)
+/// A reference points to a TCP socket, not a listening one, whose lock is held for as long as the
+/// reference lives. (A callback made by a call through one reference has another one; there is
+/// nothing in here that they could disturb.)
 pub(crate) struct Locked {
-    /// The socket.
-    sk: NonNull<bindings::sock>,
+    /// The socket is C's, and belongs to the context that has locked it.
+    _sk: (Opaque<()>, NotThreadSafe),
+    /// Has no size that the compiler knows.
+    _unsized: [()],
 }
 
 impl Locked {
@@ -45,17 +57,34 @@ impl Locked {
     ///
     /// # Safety
     ///
-    /// It does, for as long as the value lives, and the socket is a TCP one that does not listen.
+    /// It does during `'a`, and the socket is a TCP one that does not listen.
     #[inline]
-    pub(super) unsafe fn new(sk: NonNull<bindings::sock>) -> Self {
+    pub(super) unsafe fn from_raw<'a>(sk: NonNull<bindings::sock>) -> &'a Self {
+        let locked = core::ptr::slice_from_raw_parts(sk.as_ptr().cast::<()>(), 0);
         // INVARIANT: As this function's contract says.
-        Self { sk }
+        // SAFETY: No octet is read or written through the reference.
+        unsafe { &*(locked as *const Self) }
+    }
+
+    /// As [`from_raw`](Self::from_raw), for calls that need the socket to themselves.
+    ///
+    /// # Safety
+    ///
+    /// As of [`from_raw`](Self::from_raw), and no other reference is in use during `'a`.
+    #[inline]
+    pub(super) unsafe fn from_raw_mut<'a>(sk: NonNull<bindings::sock>) -> &'a mut Self {
+        let locked = core::ptr::slice_from_raw_parts_mut(sk.as_ptr().cast::<()>(), 0);
+        // INVARIANT: As this function's contract says.
+        // SAFETY: No octet is read or written through the reference.
+        unsafe { &mut *(locked as *mut Self) }
     }
 
     /// The C object.
     #[inline]
     pub(crate) fn as_ptr(&self) -> *mut bindings::sock {
-        self.sk.as_ptr()
+        core::ptr::from_ref(self)
+            .cast::<bindings::sock>()
+            .cast_mut()
     }
 
     /// The state of the connection.
