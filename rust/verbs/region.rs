@@ -44,7 +44,7 @@ use crate::{
                 Segments, //
             },
             pin::{
-                HasPinCell,
+                impl_has_pin_cell,
                 PinCell, //
             },
         },
@@ -174,13 +174,8 @@ pub(crate) struct Region {
     staged: SpinLockIrq<Staged>,
 }
 
-impl HasPinCell for Region {
-    type Value = Geometry;
-
-    #[inline]
-    fn cell(&self) -> &PinCell<Geometry> {
-        &self.cell
-    }
+impl_has_pin_cell! {
+    impl HasPinCell<Geometry> for Region { self.cell }
 }
 
 /// What a `REG_MR` work request says.

@@ -59,14 +59,35 @@ unsafe impl<T: Send> Send for PinCell<T> {}
 // SAFETY: Pins give shared access from several CPUs, `publish` and `revoke` exclusive one.
 unsafe impl<T: Send + Sync> Sync for PinCell<T> {}
 
-/// Something that has a [`PinCell`] in it.
-pub(crate) trait HasPinCell {
+/// Something that has a [`PinCell`] in it; implemented by [`impl_has_pin_cell!`].
+///
+/// # Safety
+///
+/// `cell` returns a field of the object, the same one at each call.
+pub(crate) unsafe trait HasPinCell {
     /// The type of the value.
     type Value;
 
-    /// The cell, always the same one.
+    /// The cell.
     fn cell(&self) -> &PinCell<Self::Value>;
 }
+
+/// Names the field of an object that is its [`PinCell`].
+macro_rules! impl_has_pin_cell {
+    (impl HasPinCell<$value:ty> for $owner:ty { self.$field:ident }) => {
+        // SAFETY: The field of that name: a pattern, other than `self.field`, follows no `Deref`.
+        unsafe impl $crate::sys::ib::pin::HasPinCell for $owner {
+            type Value = $value;
+
+            #[inline]
+            fn cell(&self) -> &$crate::sys::ib::pin::PinCell<$value> {
+                let Self { $field, .. } = self;
+                $field
+            }
+        }
+    };
+}
+pub(crate) use impl_has_pin_cell;
 
 impl<T> PinCell<T> {
     /// An unpublished value.
@@ -215,7 +236,7 @@ impl<H: HasPinCell> Deref for Pinned<H> {
     #[inline]
     fn deref(&self) -> &H::Value {
         // SAFETY: By the invariants of both types nobody changes the value while this pin is
-        // there.
+        // there; it is a pin of this cell (`HasPinCell`).
         unsafe { &*self.owner.cell().value.get() }
     }
 }
@@ -278,12 +299,8 @@ mod tests {
         }
     }
 
-    impl HasPinCell for Twins {
-        type Value = (u64, u64);
-
-        fn cell(&self) -> &PinCell<(u64, u64)> {
-            &self.cell
-        }
+    impl_has_pin_cell! {
+        impl HasPinCell<(u64, u64)> for Twins { self.cell }
     }
 
     fn twins() -> Result<Arc<Twins>> {
