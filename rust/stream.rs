@@ -99,6 +99,7 @@ use crate::{
             Socket, //
         },
         timer::{
+            impl_has_soft_timer,
             now_ns,
             SoftTimer, //
         }, //
@@ -180,6 +181,10 @@ impl_has_delayed_work! {
     impl HasDelayedWork<Self, 2> for Stream { self.retry }
     impl HasDelayedWork<Self, 3> for Stream { self.deadline }
     impl HasDelayedWork<Self, 5> for Stream { self.look }
+}
+
+impl_has_soft_timer! {
+    impl HasSoftTimer for Stream { self.moment }
 }
 
 impl Stream {
@@ -274,7 +279,7 @@ impl Stream {
                 self.rush.answered(now_ns());
             }
             Answer::InAMoment => {
-                self.moment.start(self.clone(), self.rush.moment_ns());
+                SoftTimer::start(self.clone(), self.rush.moment_ns());
             }
         }
     }

@@ -45,17 +45,42 @@ pub(crate) fn now_ns() -> i64 {
 }
 
 /// Whose timer it is.
-pub(crate) trait Timed: Send + Sync + 'static {
+pub(crate) trait Timed: Send + Sync + Sized + 'static {
     /// The time is up. Softirq context; `this` may be the last reference.
     fn time_is_up(this: Arc<Self>);
 }
 
-/// A timer of an object, often embedded in it.
+/// An object with a [`SoftTimer`] in it; implemented by [`impl_has_soft_timer!`].
+///
+/// # Safety
+///
+/// `soft_timer` returns a field of the object, the same one at each call.
+pub(crate) unsafe trait HasSoftTimer: Timed {
+    /// The timer.
+    fn soft_timer(&self) -> &SoftTimer<Self>;
+}
+
+/// Names the field of an object that is its [`SoftTimer`].
+macro_rules! impl_has_soft_timer {
+    (impl HasSoftTimer for $owner:ty { self.$field:ident }) => {
+        // SAFETY: The field of that name: a pattern, other than `self.field`, follows no `Deref`.
+        unsafe impl $crate::sys::timer::HasSoftTimer for $owner {
+            #[inline]
+            fn soft_timer(&self) -> &$crate::sys::timer::SoftTimer<Self> {
+                let Self { $field, .. } = self;
+                $field
+            }
+        }
+    };
+}
+pub(crate) use impl_has_soft_timer;
+
+/// A timer in an object, which keeps the object while it runs.
 ///
 /// # Invariants
 ///
-/// `owner` is null, or an `Arc<T>` given up by [`Arc::into_raw`]; it is not null while the C
-/// timer is queued.
+/// `owner` is null, or an `Arc<T>` given up by [`Arc::into_raw`] whose timer this is; it is not null
+/// while the C timer is queued.
 #[pin_data]
 pub(crate) struct SoftTimer<T: Timed> {
     /// The C object.
@@ -91,25 +116,31 @@ impl<T: Timed> SoftTimer<T> {
         })
     }
 
-    /// Runs for `nanos` nanoseconds, and then tells `owner`; `false` if it runs already, which
-    /// changes nothing. Any context but hard interrupts.
-    pub(crate) fn start(&self, owner: Arc<T>, nanos: u32) -> bool {
-        let raw = Arc::into_raw(owner).cast_mut().cast::<c_void>();
-        // Who finds that it runs relies on it to see what he has done. An exchange that fails orders
-        // nothing by itself but on x86.
-        #[cfg(not(CONFIG_X86))]
-        kernel::sync::barrier::smp_mb();
-        if self.owner.cmpxchg(ptr::null_mut(), raw, Full).is_err() {
-            // SAFETY: Just given up, and nobody has got it.
-            drop(unsafe { Arc::from_raw(raw.cast_const().cast::<T>()) });
+    /// Runs the timer of `owner` for `nanos` nanoseconds, and then tells `owner`; `false` if it runs
+    /// already, which changes nothing. Any context but hard interrupts.
+    pub(crate) fn start(owner: Arc<T>, nanos: u32) -> bool
+    where
+        T: HasSoftTimer,
+    {
+        let timer = owner.soft_timer();
+        let hrtimer = timer.raw.get();
+        let raw = Arc::as_ptr(&owner).cast_mut().cast::<c_void>();
+        // A caller that finds the timer running relies on it to see the caller's earlier stores. An
+        // exchange that fails orders nothing by itself but on x86.
+        if !cfg!(CONFIG_X86) {
+            full_barrier();
+        }
+        if timer.owner.cmpxchg(ptr::null_mut(), raw, Full).is_err() {
             return false;
         }
+        // INVARIANT: The reference of `owner` now belongs to the timer.
+        core::mem::forget(owner);
         RUNNING.add(1, Relaxed);
-        // SAFETY: `new` has set the timer up; it lives as long as the reference in `owner`, or
-        // whoever calls this.
+        // SAFETY: `new` has set the timer up. It is a field of the object (`HasSoftTimer`), which the
+        // reference in the timer keeps at least until the timer is queued.
         unsafe {
             bindings::hrtimer_start_range_ns(
-                self.raw.get(),
+                hrtimer,
                 i64::from(nanos),
                 0,
                 bindings::hrtimer_mode_HRTIMER_MODE_REL_SOFT,
@@ -147,8 +178,8 @@ impl<T: Timed> SoftTimer<T> {
     /// `raw` is that of a timer of this type.
     unsafe extern "C" fn expired(raw: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
         let raw = Opaque::<bindings::hrtimer>::cast_from(raw);
-        // SAFETY: By this function's contract; the timer was queued, so its object is held by the
-        // reference in `owner` or by whoever started it.
+        // SAFETY: By this function's contract; the timer was queued, so the reference in `owner`
+        // keeps its object.
         let this = unsafe { &*container_of!(raw, Self, raw) };
         if let Some(owner) = this.take() {
             T::time_is_up(owner);
@@ -157,6 +188,15 @@ impl<T: Timed> SoftTimer<T> {
         // SAFETY: No requirements.
         unsafe { bindings::rsiw_hrtimer_norestart() }
     }
+}
+
+/// Orders all accesses before it against all after it (`smp_mb()`).
+#[inline]
+fn full_barrier() {
+    #[cfg(rsiw_linux_7_3)]
+    kernel::sync::barrier::smp_mb(Full);
+    #[cfg(not(rsiw_linux_7_3))]
+    kernel::sync::barrier::smp_mb();
 }
 
 /// Waits until no timer runs; none is started any more. Process context, sleeps.
@@ -181,6 +221,10 @@ mod tests {
         timer: SoftTimer<Clock>,
     }
 
+    impl_has_soft_timer! {
+        impl HasSoftTimer for Clock { self.timer }
+    }
+
     impl Timed for Clock {
         fn time_is_up(this: Arc<Self>) {
             this.told.add(1, Relaxed);
@@ -201,7 +245,7 @@ mod tests {
     fn tells_once_for_each_start() -> Result {
         let clock = clock()?;
         for round in 1..=3 {
-            assert!(clock.timer.start(clock.clone(), 200_000));
+            assert!(SoftTimer::start(clock.clone(), 200_000));
             assert!(eventually(|| clock.told.load(Relaxed) == round));
         }
         wait_for_all();
@@ -215,8 +259,8 @@ mod tests {
     fn runs_once_and_can_be_stopped() -> Result {
         let clock = clock()?;
         // Three seconds.
-        assert!(clock.timer.start(clock.clone(), 3_000_000_000));
-        assert!(!clock.timer.start(clock.clone(), 1_000));
+        assert!(SoftTimer::start(clock.clone(), 3_000_000_000));
+        assert!(!SoftTimer::start(clock.clone(), 1_000));
         assert!(clock.timer.cancel());
         assert!(!clock.timer.cancel());
         assert_eq!(clock.told.load(Relaxed), 0);
@@ -228,7 +272,7 @@ mod tests {
     fn may_hold_the_last_reference() -> Result {
         let clock = clock()?;
         let told = clock.clone();
-        assert!(clock.timer.start(clock.clone(), 100_000));
+        assert!(SoftTimer::start(clock.clone(), 100_000));
         drop(clock);
         assert!(eventually(|| told.told.load(Relaxed) == 1));
         wait_for_all();

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Which timer an object has is not a matter of safe code.
+// error: E0200
+// text: the trait `HasSoftTimer` requires an `unsafe impl` declaration
+
+use crate::sys::timer::{HasSoftTimer, SoftTimer, Timed};
+use kernel::{prelude::*, sync::Arc};
+
+pub(crate) struct Clock(Pin<KBox<SoftTimer<Clock>>>);
+
+impl Timed for Clock {
+    fn time_is_up(_: Arc<Self>) {}
+}
+
+#[cfg(unsound)]
+impl HasSoftTimer for Clock {
+    fn soft_timer(&self) -> &SoftTimer<Self> {
+        &self.0
+    }
+}
+
+pub(crate) fn case(clock: &Clock) -> bool {
+    clock.0.cancel()
+}
