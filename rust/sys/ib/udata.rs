@@ -10,6 +10,11 @@ use kernel::{
     error::to_result,
     prelude::*, //
 };
+use zerocopy::{
+    FromBytes,
+    Immutable,
+    IntoBytes, //
+};
 
 use crate::sys::{
     bindings,
@@ -65,14 +70,14 @@ impl Udata {
     /// What the process has sent; `None` when that is too short.
     ///
     /// Longer requests of newer libraries are fine as long as the rest is zero.
-    pub(super) fn request<T: pin_init::Zeroable + Copy>(self) -> Result<Option<T>> {
+    pub(super) fn request<T: FromBytes>(self) -> Result<Option<T>> {
         // SAFETY: By the invariant of the type.
         let len = unsafe { (*self.0.as_ptr()).inlen };
         if len < size_of::<T>() {
             return Ok(None);
         }
-        let mut request: T = pin_init::zeroed();
-        // SAFETY: A structure of that size of integers only.
+        let mut request = T::new_zeroed();
+        // SAFETY: Room for that many octets, of which any make a value (`FromBytes`).
         to_result(unsafe {
             bindings::_ib_copy_validate_udata_in(
                 self.0.as_ptr(),
@@ -85,13 +90,13 @@ impl Udata {
     }
 
     /// Answers; `EINVAL` when the process has not enough room.
-    pub(super) fn reply<T>(self, reply: &T) -> Result {
+    pub(super) fn reply<T: IntoBytes + Immutable>(self, reply: &T) -> Result {
         // SAFETY: By the invariant of the type.
         let room = unsafe { (*self.0.as_ptr()).outlen };
         if room < size_of::<T>() {
             return Err(EINVAL);
         }
-        // SAFETY: Replies are structures of the user ABI without padding.
+        // SAFETY: That many octets, all of them initialized (`IntoBytes`).
         to_result(unsafe {
             bindings::_ib_respond_udata(
                 self.0.as_ptr(),

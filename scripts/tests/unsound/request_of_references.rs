@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a process sends is taken for values only of which any octets make one.
+// in: sys/ib.rs
+// error: E0277
+// text: FromBytes
+
+use super::udata::Udata;
+use kernel::prelude::*;
+
+pub(crate) fn case(udata: Udata) -> Result<u64> {
+    #[cfg(unsound)]
+    let _ = udata.request::<Option<&'static u64>>()?;
+    Ok(udata.request::<u64>()?.unwrap_or(0))
+}
