@@ -6,7 +6,10 @@
 
 mod wc;
 
-use core::marker::PhantomData;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 
 use kernel::prelude::*;
 
@@ -83,19 +86,32 @@ unsafe fn sges<'a>(list: *const bindings::ib_sge, n: c_int) -> impl Iterator<Ite
 }
 
 /// A work request for a send queue.
+///
+/// A pointer, since a reference would not lead beyond the part that all kinds have in common.
+///
+/// # Invariants
+///
+/// Points to a work request of a kernel user which stays as it is during `'a`.
 #[derive(Clone, Copy)]
-pub(crate) struct SendWr<'a>(&'a bindings::ib_send_wr);
+pub(crate) struct SendWr<'a>(NonNull<bindings::ib_send_wr>, PhantomData<&'a ()>);
 
 impl<'a> SendWr<'a> {
+    /// The part that all kinds have in common.
+    #[inline]
+    fn common(self) -> &'a bindings::ib_send_wr {
+        // SAFETY: By the invariant of the type.
+        unsafe { self.0.as_ref() }
+    }
+
     /// The user's name for it.
     pub(crate) fn id(self) -> u64 {
         // SAFETY: Both members of the union are 64 bits wide.
-        unsafe { self.0.__bindgen_anon_1.wr_id }
+        unsafe { self.common().__bindgen_anon_1.wr_id }
     }
 
     /// What it asks for; `None` if an RNIC does not do that.
     pub(crate) fn opcode(self) -> Option<WrOpcode> {
-        Some(match self.0.opcode {
+        Some(match self.common().opcode {
             bindings::ib_wr_opcode_IB_WR_RDMA_WRITE => WrOpcode::Write,
             bindings::ib_wr_opcode_IB_WR_SEND => WrOpcode::Send,
             bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV => WrOpcode::SendWithInv,
@@ -109,7 +125,7 @@ impl<'a> SendWr<'a> {
 
     /// Whether a flag of `enum ib_send_flags` is set.
     fn flag(self, flag: bindings::ib_send_flags) -> bool {
-        self.0.send_flags as u32 & flag as u32 != 0
+        self.common().send_flags as u32 & flag as u32 != 0
     }
 
     /// A completion is wanted.
@@ -135,11 +151,15 @@ impl<'a> SendWr<'a> {
     /// The local memory, in order.
     pub(crate) fn sges(self) -> impl Iterator<Item = WrSge> + 'a {
         // SAFETY: The user of the verbs gives a list of that length.
-        unsafe { sges(self.0.sg_list, self.0.num_sge) }
+        unsafe { sges(self.common().sg_list, self.common().num_sge) }
     }
 
-    /// Copies the local memory of an inline work request into `out`; `None` if it is longer.
+    /// Copies the local memory of an inline work request into `out`; `None` if it is longer, or the
+    /// work request not an inline one, whose addresses may be those of a region.
     pub(crate) fn copy_inline(self, out: &mut [u8]) -> Option<u32> {
+        if !self.inline() {
+            return None;
+        }
         let mut at: usize = 0;
         for sge in self.sges() {
             let end = at.checked_add(sge.len as usize)?;
@@ -162,9 +182,8 @@ impl<'a> SendWr<'a> {
     pub(crate) fn remote(self) -> Option<(u64, u32)> {
         match self.opcode()? {
             WrOpcode::Write | WrOpcode::Read | WrOpcode::ReadWithInv => {
-                let wr: *const bindings::ib_send_wr = self.0;
                 // SAFETY: Requests of these kinds are the first member of an `ib_rdma_wr`.
-                let wr = unsafe { &*wr.cast::<bindings::ib_rdma_wr>() };
+                let wr = unsafe { self.0.cast::<bindings::ib_rdma_wr>().as_ref() };
                 Some((wr.remote_addr, wr.rkey))
             }
             _ => None,
@@ -174,7 +193,7 @@ impl<'a> SendWr<'a> {
     /// The key to invalidate, of `SEND_WITH_INV` and `LOCAL_INV`.
     pub(crate) fn invalidate_key(self) -> u32 {
         // SAFETY: Both members of the union are 32 bits wide.
-        unsafe { self.0.ex.invalidate_rkey }
+        unsafe { self.common().ex.invalidate_rkey }
     }
 
     /// What `REG_MR` says. `None` for other requests.
@@ -182,16 +201,17 @@ impl<'a> SendWr<'a> {
         if self.opcode()? != WrOpcode::RegMr {
             return None;
         }
-        let wr: *const bindings::ib_send_wr = self.0;
         // SAFETY: Requests of this kind are the first member of an `ib_reg_wr`.
-        let wr = unsafe { &*wr.cast::<bindings::ib_reg_wr>() };
-        // SAFETY: The user of the verbs names a region of its own, or none.
-        let mr = unsafe { wr.mr.as_ref() }?;
+        let wr = unsafe { self.0.cast::<bindings::ib_reg_wr>().as_ref() };
+        let mr = NonNull::new(wr.mr)?.as_ptr();
+        // SAFETY: The user of the verbs names a region of its own, which nobody maps meanwhile. No
+        // reference to the whole is made: `ib_core` changes other fields.
+        let (lkey, iova, length) = unsafe { ((*mr).lkey, (*mr).iova, (*mr).length) };
         Some(WrReg {
-            lkey: mr.lkey,
+            lkey,
             key: wr.key,
-            iova: mr.iova,
-            length: mr.length,
+            iova,
+            length,
             access: wr.access as u32,
         })
     }
@@ -226,7 +246,11 @@ pub(crate) trait Chained: 'static {
     fn next(this: &Self) -> *const Self;
 
     /// Wraps a link.
-    fn wrap(this: &Self) -> Self::Wr<'_>;
+    ///
+    /// # Safety
+    ///
+    /// `this` is a link of a chain that stays as it is during `'a`.
+    unsafe fn wrap<'a>(this: NonNull<Self>) -> Self::Wr<'a>;
 }
 
 impl Chained for bindings::ib_send_wr {
@@ -236,8 +260,9 @@ impl Chained for bindings::ib_send_wr {
         this.next
     }
 
-    fn wrap(this: &Self) -> SendWr<'_> {
-        SendWr(this)
+    unsafe fn wrap<'a>(this: NonNull<Self>) -> SendWr<'a> {
+        // INVARIANT: The caller's promise.
+        SendWr(this, PhantomData)
     }
 }
 
@@ -248,8 +273,9 @@ impl Chained for bindings::ib_recv_wr {
         this.next
     }
 
-    fn wrap(this: &Self) -> RecvWr<'_> {
-        RecvWr(this)
+    unsafe fn wrap<'a>(this: NonNull<Self>) -> RecvWr<'a> {
+        // SAFETY: The caller's promise.
+        RecvWr(unsafe { this.as_ref() })
     }
 }
 
@@ -282,7 +308,7 @@ impl<T: Chained> Chain<'_, T> {
     /// The first request which is not accepted yet.
     pub(crate) fn current(&self) -> Option<T::Wr<'_>> {
         // SAFETY: By the invariant of the type.
-        unsafe { self.at.as_ref() }.map(T::wrap)
+        NonNull::new(self.at.cast_mut()).map(|at| unsafe { T::wrap(at) })
     }
 
     /// Accepts the current request.
