@@ -10,7 +10,8 @@ use core::mem::offset_of;
 
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    types::Opaque, //
 };
 
 use crate::sys::{
@@ -23,11 +24,12 @@ use crate::sys::{
 
 /// An object of `ib_core`'s type `B` that stands for the driver's `T`.
 ///
-/// All zero is a valid value: no object of the driver, no mappings.
+/// `ib_core` changes its part at any time, so no reference to that part is made, and none to the whole
+/// object while others know it. All zero is a valid value: no object of the driver, no mappings.
 #[repr(C)]
 pub(super) struct Object<B, T> {
     /// What `ib_core` knows.
-    base: B,
+    base: Opaque<B>,
     /// What the driver knows.
     inner: Option<Arc<T>>,
     /// The entries under which a process maps the rings.
@@ -42,7 +44,7 @@ impl<B, T> Object<B, T> {
     /// A fresh object around `base`, for those which the driver allocates.
     pub(super) fn new(base: B, inner: Arc<T>) -> Self {
         Self {
-            base,
+            base: Opaque::new(base),
             inner: Some(inner),
             maps: [None, None],
         }
@@ -54,10 +56,12 @@ impl<B, T> Object<B, T> {
     ///
     /// `base` is the beginning of such an object, zeroed or emptied, and nobody else uses it.
     pub(super) unsafe fn fill(base: *mut B, inner: Arc<T>, maps: [Option<Mapping>; 2]) {
-        // SAFETY: The caller's promise.
-        let this = unsafe { &mut *base.cast::<Self>() };
-        this.inner = Some(inner);
-        this.maps = maps;
+        let this = base.cast::<Self>();
+        // SAFETY: The caller's promise: nobody else uses these two fields.
+        unsafe {
+            (*this).inner = Some(inner);
+            (*this).maps = maps;
+        }
     }
 
     /// The driver's object.
@@ -70,9 +74,12 @@ impl<B, T> Object<B, T> {
         B: 'a,
         T: 'a,
     {
-        // SAFETY: The caller's promise.
-        let this = unsafe { base.cast::<Self>().as_ref() };
-        this.and_then(|this| this.inner.as_ref()).ok_or(EINVAL)
+        let this = base.cast::<Self>();
+        if this.is_null() {
+            return Err(EINVAL);
+        }
+        // SAFETY: The caller's promise: nobody changes this field within `'a`.
+        unsafe { &(*this).inner }.as_ref().ok_or(EINVAL)
     }
 
     /// Ends the mappings and takes the driver's object out.
@@ -81,10 +88,11 @@ impl<B, T> Object<B, T> {
     ///
     /// `base` is the beginning of such an object, and nobody else uses it.
     pub(super) unsafe fn empty(base: *mut B) -> Option<Arc<T>> {
-        // SAFETY: The caller's promise.
-        let this = unsafe { &mut *base.cast::<Self>() };
-        this.maps = [None, None];
-        this.inner.take()
+        let this = base.cast::<Self>();
+        // SAFETY: The caller's promise: nobody else uses these two fields.
+        let (inner, maps) = unsafe { (&mut (*this).inner, &mut (*this).maps) };
+        *maps = [None, None];
+        inner.take()
     }
 }
 

@@ -93,9 +93,9 @@ unsafe fn octets<'a>(data: *const c_void, len: usize) -> &'a [u8] {
 ///
 /// `id` is an identifier that lives during the call.
 unsafe fn tos(id: NonNull<bindings::iw_cm_id>) -> Option<u8> {
-    // SAFETY: The caller's promise.
-    let id = unsafe { &*id.as_ptr() };
-    id.tos_set().then_some(id.tos)
+    let id = id.as_ptr();
+    // SAFETY: The caller's promise; no reference to what `iw_cm` may change is made.
+    unsafe { bindings::iw_cm_id::tos_set_raw(id).then_some((*id).tos) }
 }
 
 impl<D: CmOps> Callbacks<D> {
@@ -191,7 +191,7 @@ impl<D: CmOps> Callbacks<D> {
             let (local, v6_only) = unsafe {
                 (
                     from_storage(&(*id.as_ptr()).m_local_addr)?,
-                    (*id.as_ptr()).afonly(),
+                    bindings::iw_cm_id::afonly_raw(id.as_ptr()),
                 )
             };
             // SAFETY: The caller's promise.
