@@ -243,6 +243,17 @@ struct net_device *rsiw_notifier_netdev(void *data)
 	return netdev_notifier_info_to_dev(data);
 }
 
+/* Takes a reference to the namespace that @ndev is in; NULL if that has begun to end. */
+struct net *rsiw_netdev_get_net(const struct net_device *ndev)
+{
+	struct net *net;
+
+	rcu_read_lock();
+	net = maybe_get_net(dev_net_rcu(ndev));
+	rcu_read_unlock();
+	return net;
+}
+
 /* Link types. The core tells nothing of a refusal, but the entry stays out of its list. */
 bool rsiw_link_register(struct rdma_link_ops *ops)
 {

@@ -63,6 +63,7 @@ void rsiw_netdev_info(const struct net_device *ndev, struct rsiw_netdev_info *in
 size_t rsiw_netdev_gids(const struct net_device *ndev, u8 (*gids)[16], size_t max);
 struct net *rsiw_netdev_net(const struct net_device *ndev);
 void rsiw_netdev_put(struct net_device *ndev);
+struct net *rsiw_netdev_get_net(const struct net_device *ndev);
 bool rsiw_netdev_hold_still(const struct net_device *ndev, const struct net *net);
 void rsiw_netdev_let_move(void);
 struct net_device *rsiw_notifier_netdev(void *data);

@@ -143,23 +143,23 @@ unsafe impl Send for NetNs {}
 unsafe impl Sync for NetNs {}
 
 impl NetNs {
-    /// Takes a reference; `None` if the namespace has begun to end.
+    /// Takes over a reference.
     ///
     /// # Safety
     ///
-    /// `net` points to a network namespace whose memory is valid during the call.
-    pub(crate) unsafe fn from_raw(net: *mut bindings::net) -> Option<Self> {
-        // SAFETY: By this function's contract.
-        let net = unsafe { bindings::rsiw_net_get(net) };
-        // INVARIANT: The reference just taken.
-        NonNull::new(net).map(Self)
+    /// The caller owns one to `net`, and gives it up.
+    pub(super) unsafe fn from_owned(net: NonNull<bindings::net>) -> Self {
+        // INVARIANT: By this function's contract.
+        Self(net)
     }
 
     /// The first namespace.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn init() -> Option<Self> {
         // SAFETY: `init_net` always exists.
-        unsafe { Self::from_raw((&raw mut bindings::init_net).cast()) }
+        let net = unsafe { bindings::rsiw_net_get((&raw mut bindings::init_net).cast()) };
+        // SAFETY: The reference just taken is given on.
+        NonNull::new(net).map(|net| unsafe { Self::from_owned(net) })
     }
 
     /// A number that no other namespace has, as long as this one is there.

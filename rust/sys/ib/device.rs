@@ -104,9 +104,7 @@ impl DeviceRef {
     /// The network namespace of the interface; `None` when either is on its way out. Process
     /// context.
     pub(crate) fn netns(&self) -> Option<NetNs> {
-        // SAFETY: A held interface keeps its namespace in memory.
-        self.with_netdev(|netdev| unsafe { NetNs::from_raw(netdev.net_ptr()) })
-            .flatten()
+        self.with_netdev(|netdev| netdev.netns()).flatten()
     }
 }
 
@@ -128,23 +126,30 @@ impl Drop for DeviceRef {
 pub(crate) struct Allocated<D: Driver> {
     /// The device; the one reference that `ib_dealloc_device()` drops.
     device: NonNull<bindings::ib_device>,
+    /// Its network namespace, which the core names in it without a reference: once the device is
+    /// registered, the end of the namespace takes it along. Taken by [`register`](Self::register).
+    netns: Option<NetNs>,
     /// The driver.
     _driver: PhantomData<D>,
 }
 
 impl<D: CmOps> Allocated<D> {
     /// A device for an interface, in the interface's network namespace.
+    ///
+    /// `ENODEV`: the namespace is on its way out.
     pub(crate) fn new(netdev: &Netdev<'_>) -> Result<Self> {
-        // SAFETY: The size is that of our object, which begins with an `ib_device`; the interface
-        // keeps its namespace until it is gone, and with it the device.
+        let netns = netdev.netns().ok_or(ENODEV)?;
+        // SAFETY: The size is that of our object, which begins with an `ib_device`; the namespace is
+        // held.
         let device = unsafe {
-            bindings::_ib_alloc_device(size_of::<DeviceObject<D>>(), netdev.net_ptr().cast())
+            bindings::_ib_alloc_device(size_of::<DeviceObject<D>>(), netns.as_ptr().cast())
         };
         let device = NonNull::new(device).ok_or(ENOMEM)?;
         // SAFETY: Fresh; the core copies the table.
         unsafe { bindings::ib_set_device_ops(device.as_ptr(), &Vtable::<D>::OPS) };
         Ok(Self {
             device,
+            netns: Some(netns),
             _driver: PhantomData,
         })
     }
@@ -160,29 +165,33 @@ impl<D: CmOps> Allocated<D> {
     /// Process context; sleeps. `EEXIST` when the name is taken. On failure
     /// [`removed`](Driver::removed) has been called.
     pub(crate) fn register(
-        self,
+        mut self,
         name: &CStr,
         inner: Arc<D::Device>,
         netdev: &Netdev<'_>,
         guid: u64,
     ) -> Result {
-        let this = core::mem::ManuallyDrop::new(self);
-        let device = this.device.as_ptr();
-        // SAFETY: Alive and not registered, so that nobody else uses it; on failure it is
-        // deallocated as `ib_register_device()` demands.
+        // Kept until the core knows the device.
+        let _netns = self.netns.take();
+        let device = self.device.as_ptr();
+        core::mem::forget(self);
+        // SAFETY: Alive and not registered: others may know it, but nobody uses these fields yet, and
+        // no reference to the whole is made. On failure it is deallocated as `ib_register_device()`
+        // demands.
         unsafe {
             DeviceObject::<D>::fill(device, inner, [None, None]);
-            let core = &mut *device;
-            core.node_type = bindings::RDMA_NODE_RNIC as u8;
-            core.phys_port_cnt = 1;
-            core.num_comp_vectors = bindings::rsiw_num_cpus();
-            core.local_dma_lkey = 0;
-            core.node_guid = guid;
-            core.uverbs_cmd_mask |= 1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND;
-            core.iw_driver_flags = bindings::iw_flags_IW_F_NO_PORT_MAP;
-            core.name_assign_type = bindings::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER;
-            fill_chars(&mut core.node_desc, D::DESCRIPTION.to_bytes());
-            fill_chars(&mut core.iw_ifname, netdev.name());
+            (*device).node_type = bindings::RDMA_NODE_RNIC as u8;
+            (*device).phys_port_cnt = 1;
+            (*device).num_comp_vectors = bindings::rsiw_num_cpus();
+            (*device).local_dma_lkey = 0;
+            (*device).node_guid = guid;
+            (*device).uverbs_cmd_mask |=
+                1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND;
+            (*device).iw_driver_flags = bindings::iw_flags_IW_F_NO_PORT_MAP;
+            (*device).name_assign_type =
+                bindings::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER;
+            fill_chars(&mut (*device).node_desc, D::DESCRIPTION.to_bytes());
+            fill_chars(&mut (*device).iw_ifname, netdev.name());
             let result = to_result(bindings::ib_device_set_netdev(
                 device,
                 netdev.as_ptr().cast(),

@@ -26,6 +26,7 @@ use kernel::{
 use crate::sys::{
     bindings,
     ib::driver::Driver,
+    net::NetNs,
     work, //
 };
 
@@ -89,9 +90,14 @@ impl Netdev<'_> {
         self.netdev.as_ptr()
     }
 
-    /// Its network namespace.
-    pub(crate) fn net_ptr(&self) -> *mut bindings::net {
-        self.info.net.cast()
+    /// The network namespace it is in now; `None` if that has begun to end.
+    ///
+    /// The interface may move meanwhile, and the namespace it was in may end: both wait for RCU.
+    pub(crate) fn netns(&self) -> Option<NetNs> {
+        // SAFETY: The interface is kept.
+        let net = unsafe { bindings::rsiw_netdev_get_net(self.netdev.as_ptr().cast()) };
+        // SAFETY: The reference just taken is given on.
+        NonNull::new(net).map(|net| unsafe { NetNs::from_owned(net.cast()) })
     }
 
     /// A number that no other interface has, as long as this one is there.
@@ -143,10 +149,10 @@ impl Netdev<'_> {
 
     /// Keeps it where it was seen; `None` if it is not there any more. Process context; sleeps.
     pub(crate) fn hold_still(&self) -> Option<Still> {
-        let net = self.net_ptr();
-        // SAFETY: The interface is kept; its namespace is only compared.
-        let held =
-            unsafe { bindings::rsiw_netdev_hold_still(self.netdev.as_ptr().cast(), net.cast()) };
+        // SAFETY: The interface is kept; the namespace it was seen in is only compared.
+        let held = unsafe {
+            bindings::rsiw_netdev_hold_still(self.netdev.as_ptr().cast(), self.info.net.cast())
+        };
         // Not then_some(): what is made only to be dropped would unlock.
         held.then(|| Still(PhantomData))
     }
