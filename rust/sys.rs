@@ -15,6 +15,7 @@ pub(crate) mod iwcm;
 pub(crate) mod lock;
 pub(crate) mod module;
 pub(crate) mod net;
+pub(crate) mod octets;
 pub(crate) mod pages;
 pub(crate) mod random;
 pub(crate) mod skb;

@@ -10,26 +10,29 @@
 use iwarp_wire::rdmap::terminate;
 use kernel::prelude::*;
 
-use crate::verbs::{
-    queue::wqe::{
-        Sge,
-        Sgl, //
+use crate::{
+    sys::octets::Octets,
+    verbs::{
+        queue::wqe::{
+            Sge,
+            Sgl, //
+        },
+        region::{
+            Access,
+            AccessError,
+            Invalidator,
+            LocalBuf,
+            PinnedRegion, //
+        },
+        Qp,
+        Stag, //
     },
-    region::{
-        Access,
-        AccessError,
-        Invalidator,
-        LocalBuf,
-        PinnedRegion, //
-    },
-    Qp,
-    Stag, //
 };
 
 /// Octets that arrived and can be read again: in a socket buffer, or in a buffer of the stream.
 pub(super) trait Source {
     /// The octets from offset `off` that lie in one piece, `max` at most.
-    fn piece(&self, off: usize, max: usize) -> &[u8];
+    fn piece(&self, off: usize, max: usize) -> Octets<'_>;
 
     /// Copies `dst.len()` octets from offset `off`.
     fn copy(&self, off: usize, dst: &mut [u8]) -> Result;
@@ -42,15 +45,14 @@ pub(super) trait Source {
         &self,
         off: usize,
         len: usize,
-        f: impl FnMut(&[u8]) -> Result<(), E>,
+        f: impl FnMut(Octets<'_>) -> Result<(), E>,
     ) -> Result<(), E>;
 }
 
 impl Source for [u8] {
     #[inline]
-    fn piece(&self, off: usize, max: usize) -> &[u8] {
-        let rest = self.get(off..).unwrap_or_default();
-        rest.get(..max).unwrap_or(rest)
+    fn piece(&self, off: usize, max: usize) -> Octets<'_> {
+        Octets::from(self.get(off..).unwrap_or_default()).up_to(max)
     }
 
     fn copy(&self, off: usize, dst: &mut [u8]) -> Result {
@@ -74,10 +76,10 @@ impl Source for [u8] {
         &self,
         off: usize,
         len: usize,
-        mut f: impl FnMut(&[u8]) -> Result<(), E>,
+        mut f: impl FnMut(Octets<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         match off.checked_add(len).and_then(|end| self.get(off..end)) {
-            Some(data) if !data.is_empty() => f(data),
+            Some(data) if !data.is_empty() => f(data.into()),
             _ => Ok(()),
         }
     }
@@ -210,7 +212,12 @@ impl<'q> Pins<'q> {
 
     /// Copies `src` to octets `off..off + src.len()` of the memory a list describes.
     #[inline]
-    pub(super) fn scatter(&mut self, list: &Sgl, off: u32, src: &[u8]) -> Result<(), AccessError> {
+    pub(super) fn scatter(
+        &mut self,
+        list: &Sgl,
+        off: u32,
+        src: Octets<'_>,
+    ) -> Result<(), AccessError> {
         let mut src = src;
         for (sge, addr, len) in pieces(list, off, src.len()) {
             let (now, rest) = src.split_at_checked(len).ok_or(AccessError::Bounds)?;

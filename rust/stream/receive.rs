@@ -39,6 +39,7 @@ use super::{
 };
 use crate::{
     sys::{
+        octets::Octets,
         skb::SkbView,
         socket::Locked, //
     },
@@ -101,7 +102,7 @@ fn peek<'p, S: Source + ?Sized>(
     front: &'p mut [u8; PEEK],
 ) -> Result<&'p [u8]> {
     if let Some(here) = src.piece(off, PEEK).first_chunk() {
-        *front = *here;
+        *front = here;
         return Ok(front);
     }
     let seen = front.get_mut(..left.min(PEEK)).unwrap_or_default();
@@ -111,7 +112,7 @@ fn peek<'p, S: Source + ?Sized>(
 
 impl Source for SkbView<'_> {
     #[inline]
-    fn piece(&self, off: usize, max: usize) -> &[u8] {
+    fn piece(&self, off: usize, max: usize) -> Octets<'_> {
         self.chunk(off, max)
     }
 
@@ -130,7 +131,7 @@ impl Source for SkbView<'_> {
         &self,
         off: usize,
         len: usize,
-        f: impl FnMut(&[u8]) -> Result<(), E>,
+        f: impl FnMut(Octets<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.for_each_chunk(off, len, f)
     }
@@ -285,14 +286,13 @@ mod tests {
     }
 
     impl Source for Cut<'_> {
-        fn piece(&self, off: usize, max: usize) -> &[u8] {
+        fn piece(&self, off: usize, max: usize) -> Octets<'_> {
             let end = if off < self.cut {
                 self.cut
             } else {
                 self.octets.len()
             };
-            let rest = self.octets.get(off..end).unwrap_or_default();
-            rest.get(..max).unwrap_or(rest)
+            Octets::from(self.octets.get(off..end).unwrap_or_default()).up_to(max)
         }
 
         fn copy(&self, off: usize, dst: &mut [u8]) -> Result {
@@ -307,7 +307,7 @@ mod tests {
             &self,
             off: usize,
             len: usize,
-            f: impl FnMut(&[u8]) -> Result<(), E>,
+            f: impl FnMut(Octets<'_>) -> Result<(), E>,
         ) -> Result<(), E> {
             Source::chunks(self.octets, off, len, f)
         }

@@ -16,6 +16,7 @@ use kernel::{
 };
 
 use super::place::Source;
+use crate::sys::octets::Octets;
 
 /// The longest FPDU there can be: ULPDU_Length 65535, framed and padded, and a marker in front of
 /// it and every 512 octets.
@@ -58,14 +59,14 @@ impl Room {
     }
 
     /// Appends what there is room for.
-    fn extend(&mut self, chunk: &[u8]) -> Result {
+    fn extend(&mut self, chunk: Octets<'_>) -> Result {
         if self.capacity().saturating_sub(self.octets().len()) < chunk.len() {
             return Err(ENOMEM);
         }
         match self {
-            Self::Atomic(octets) => octets.extend_from_slice(chunk, GFP_ATOMIC)?,
-            Self::Provided(octets) => octets.extend_from_slice(chunk, GFP_ATOMIC)?,
-        }
+            Self::Atomic(octets) => chunk.append_to(octets),
+            Self::Provided(octets) => chunk.append_to(octets),
+        };
         Ok(())
     }
 }
@@ -138,7 +139,7 @@ impl Stash {
     /// Takes memory that somebody who may sleep has allocated.
     pub(super) fn adopt(&mut self, room: KVVec<u8>) {
         let mut room = Room::Provided(room);
-        if room.capacity() > self.room.capacity() && room.extend(self.octets()).is_ok() {
+        if room.capacity() > self.room.capacity() && room.extend(self.octets().into()).is_ok() {
             self.room = room;
             self.wanted = 0;
         }

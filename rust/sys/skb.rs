@@ -17,23 +17,25 @@ use core::{
     ptr::{
         self,
         NonNull, //
-    },
-    slice, //
+    }, //
 };
 
 use kernel::prelude::*;
 
 use super::{
     bindings,
-    crc, //
+    octets::Octets, //
 };
 
 /// Octets of a socket buffer, for as long as `'a`.
 ///
+/// A sender on this host may share the pages with a file or a process that writes to them, so what is
+/// read twice may differ.
+///
 /// # Invariants
 ///
-/// `skb` has readable memory for the `len` octets from `base`, which stays and is not written to
-/// during `'a`. `cursor` is only used with `skb`.
+/// `skb` has readable memory for the `len` octets from `base`, which stays during `'a`. `cursor` is
+/// only used with `skb`.
 pub(crate) struct SkbView<'a> {
     /// The socket buffer.
     skb: NonNull<bindings::sk_buff>,
@@ -44,7 +46,7 @@ pub(crate) struct SkbView<'a> {
     /// Where the last access was; only the C side looks at it.
     cursor: UnsafeCell<bindings::rsiw_skb_cursor>,
     /// The piece that was found last, to its end or that of the view, and its offset in the view.
-    last: Cell<(usize, &'a [u8])>,
+    last: Cell<(usize, Octets<'a>)>,
     /// As if it were memory that is borrowed.
     _borrow: PhantomData<&'a [u8]>,
 }
@@ -54,7 +56,7 @@ impl<'a> SkbView<'a> {
     ///
     /// # Safety
     ///
-    /// They exist, can be reached by `rsiw_skb_chunk`, and stay as they are during `'a`.
+    /// They exist, can be reached by `rsiw_skb_chunk`, and stay where they are during `'a`.
     pub(super) unsafe fn new(skb: NonNull<bindings::sk_buff>, base: u32, len: u32) -> Self {
         // INVARIANT: As this function's contract says.
         Self {
@@ -65,7 +67,7 @@ impl<'a> SkbView<'a> {
                 part: ptr::null(),
                 ..Default::default()
             }),
-            last: Cell::new((0, &[])),
+            last: Cell::new((0, Octets::EMPTY)),
             _borrow: PhantomData,
         }
     }
@@ -85,21 +87,21 @@ impl<'a> SkbView<'a> {
     /// The longest piece of memory that begins at octet `off`, cut to `max` octets; empty behind
     /// the end of the view.
     #[inline]
-    pub(crate) fn chunk(&self, off: usize, max: usize) -> &'a [u8] {
+    pub(crate) fn chunk(&self, off: usize, max: usize) -> Octets<'a> {
         // Several FPDUs lie in one piece, and each is looked at more than once.
         let (start, piece) = self.last.get();
-        let rest = match off.checked_sub(start).and_then(|skip| piece.get(skip..)) {
+        let rest = match off.checked_sub(start).and_then(|skip| piece.after(skip)) {
             Some(rest) if !rest.is_empty() => rest,
             _ => self.find(off),
         };
-        rest.get(..max).unwrap_or(rest)
+        rest.up_to(max)
     }
 
     /// The longest piece of memory that begins at octet `off`, which is remembered.
-    fn find(&self, off: usize) -> &'a [u8] {
+    fn find(&self, off: usize) -> Octets<'a> {
         let left = self.len().saturating_sub(off);
         if left == 0 {
-            return &[];
+            return Octets::EMPTY;
         }
         let mut data = ptr::null();
         // The sum does not wrap: `off` lies in the view, and the view in the buffer.
@@ -109,12 +111,11 @@ impl<'a> SkbView<'a> {
         let found = unsafe {
             bindings::rsiw_skb_chunk(self.skb.as_ptr(), self.cursor.get(), at, &mut data)
         };
-        if data.is_null() {
-            return &[];
-        }
-        // SAFETY: `found` octets lie at `data`, and by the type invariant those of the view stay
-        // as they are.
-        let piece = unsafe { slice::from_raw_parts(data.cast(), left.min(found as usize)) };
+        let Some(data) = NonNull::new(data.cast::<u8>().cast_mut()) else {
+            return Octets::EMPTY;
+        };
+        // SAFETY: `found` octets lie at `data`, and by the type invariant those of the view stay.
+        let piece = unsafe { Octets::from_raw(data, left.min(found as usize)) };
         self.last.set((off, piece));
         piece
     }
@@ -137,7 +138,9 @@ impl<'a> SkbView<'a> {
                 return Err(EFAULT);
             }
             let (now, later) = rest.split_at_mut_checked(chunk.len()).ok_or(EFAULT)?;
-            now.copy_from_slice(chunk);
+            if !chunk.copy_to(now) {
+                return Err(EFAULT);
+            }
             rest = later;
             off = off.wrapping_add(chunk.len());
         }
@@ -156,7 +159,7 @@ impl<'a> SkbView<'a> {
         }
         let mut crc = seed;
         self.for_each_chunk(off, len, |chunk| {
-            crc = crc::crc32c(crc, chunk);
+            crc = chunk.crc32c(crc);
             Ok::<(), Error>(())
         })?;
         Ok(crc)
@@ -169,7 +172,7 @@ impl<'a> SkbView<'a> {
         &self,
         off: usize,
         len: usize,
-        mut f: impl FnMut(&[u8]) -> Result<(), E>,
+        mut f: impl FnMut(Octets<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut off = off;
         let mut rest = len;
@@ -217,6 +220,13 @@ mod tests {
             // SAFETY: The buffer is ours.
             unsafe { bindings::rsiw_test_free_skb(self.skb.as_ptr()) }
         }
+    }
+
+    /// A copy.
+    fn octets(chunk: Octets<'_>) -> Result<KVec<u8>> {
+        let mut vec = KVec::with_capacity(chunk.len(), GFP_KERNEL)?;
+        chunk.append_to(&mut vec);
+        Ok(vec)
     }
 
     /// The shapes a buffer can have.
@@ -273,8 +283,8 @@ mod tests {
             let mut seen = 0;
             view.for_each_chunk(5, view.len() - 7, |chunk| {
                 assert!(!chunk.is_empty());
-                for octet in chunk {
-                    assert_eq!(*octet, next);
+                for octet in octets(chunk)? {
+                    assert_eq!(octet, next);
                     next = next.wrapping_add(1);
                 }
                 seen += chunk.len();
@@ -296,8 +306,10 @@ mod tests {
                 let chunk = view.chunk(off, MAX);
                 assert!((1..=MAX.min(view.len() - off)).contains(&chunk.len()));
                 cut += usize::from(chunk.len() < MAX.min(view.len() - off));
-                let mut octets = (off + 3..).map(|octet| octet as u8);
-                assert!(chunk.iter().all(|octet| octets.next() == Some(*octet)));
+                let mut right = (off + 3..).map(|octet| octet as u8);
+                assert!(octets(chunk)?
+                    .into_iter()
+                    .all(|octet| right.next() == Some(octet)));
             }
             // All but one of the shapes have more than one piece.
             assert!((cut == 0) == (skb.len == 300));
@@ -313,7 +325,7 @@ mod tests {
             let view = skb.view(0, skb.len);
             let mut expected = !0;
             for i in 3..skb.len {
-                expected = crc::crc32c(expected, &[i as u8]);
+                expected = crate::sys::crc::crc32c(expected, &[i as u8]);
             }
             assert_eq!(view.crc32c(3, view.len() - 3, !0)?, expected);
         }

@@ -31,7 +31,10 @@ use self::mover::{
     Mover,
     Out, //
 };
-use crate::sys::bindings;
+use crate::sys::{
+    bindings,
+    octets::Octets, //
+};
 
 /// Pages of a process, pinned for as long as this value lives.
 ///
@@ -52,7 +55,7 @@ pub(crate) struct UserPages {
 
 // SAFETY: The umem may be used and released by any task; pages have no owner.
 unsafe impl Send for UserPages {}
-// SAFETY: Only copies are made through a shared reference, as from any shared memory.
+// SAFETY: Only copies are made through a shared reference, which tolerate the accesses of others.
 unsafe impl Sync for UserPages {}
 
 impl UserPages {
@@ -317,7 +320,7 @@ impl Backing {
 
     /// Copies into the region; as [`read`](Self::read).
     #[inline]
-    pub(crate) fn write(&self, off: u64, src: &[u8]) -> Result {
+    pub(crate) fn write(&self, off: u64, src: Octets<'_>) -> Result {
         match self {
             Self::User(pages) => pages.walk(off, In(src)),
             Self::Segments(segments) => segments.walk(off, In(src)),
@@ -335,7 +338,7 @@ impl KernelMemory {
 
     /// Copies to kernel memory at `addr`.
     #[inline]
-    pub(crate) fn write(self, addr: u64, src: &[u8]) -> Result {
+    pub(crate) fn write(self, addr: u64, src: Octets<'_>) -> Result {
         self.walk(addr, In(src))
     }
 }

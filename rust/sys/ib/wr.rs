@@ -20,7 +20,10 @@ pub(crate) use self::wc::{
     Wc,
     WcRoom, //
 };
-use crate::sys::bindings;
+use crate::sys::{
+    bindings,
+    octets::Octets, //
+};
 
 /// What a send work request asks for (`enum ib_wr_opcode`), as far as an RNIC knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,15 +167,10 @@ impl<'a> SendWr<'a> {
         for sge in self.sges() {
             let end = at.checked_add(sge.len as usize)?;
             let dst = out.get_mut(at..end)?;
-            // SAFETY: Inline data of a kernel user is kernel memory of that length, and `out` is
-            // a buffer of ours.
-            unsafe {
-                core::ptr::copy_nonoverlapping(
-                    sge.addr as usize as *const u8,
-                    dst.as_mut_ptr(),
-                    dst.len(),
-                )
-            };
+            if let Some(data) = NonNull::new(sge.addr as usize as *mut u8) {
+                // SAFETY: Inline data of a kernel user is kernel memory of that length.
+                unsafe { Octets::from_raw(data, dst.len()) }.copy_to(dst);
+            }
             at = end;
         }
         u32::try_from(at).ok()

@@ -8,7 +8,10 @@
 use kernel::prelude::*;
 
 use crate::{
-    sys::ib::memory::KernelMemory,
+    sys::{
+        ib::memory::KernelMemory,
+        octets::Octets, //
+    },
     verbs::{
         queue::wqe::Sge,
         region::{
@@ -80,7 +83,7 @@ impl LocalBuf {
 
     /// Copies to `addr`, which lies in a checked element.
     #[inline]
-    pub(crate) fn write_at(&self, addr: u64, src: &[u8]) -> Result<(), AccessError> {
+    pub(crate) fn write_at(&self, addr: u64, src: Octets<'_>) -> Result<(), AccessError> {
         match self {
             Self::Kernel(buf) => buf.memory.write(addr, src).map_err(|_| AccessError::Bounds),
             Self::Region(region) => region.write_at(addr, src),

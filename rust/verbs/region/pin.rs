@@ -10,7 +10,10 @@ use kernel::{
 };
 
 use crate::{
-    sys::ib::pin::Pinned,
+    sys::{
+        ib::pin::Pinned,
+        octets::Octets, //
+    },
     verbs::{
         region::{
             Access,
@@ -68,7 +71,7 @@ impl PinnedRegion {
 
     /// Copies into the region at `addr`, after a successful [`check`](Self::check).
     #[inline]
-    pub(crate) fn write_at(&self, addr: u64, src: &[u8]) -> Result<(), AccessError> {
+    pub(crate) fn write_at(&self, addr: u64, src: Octets<'_>) -> Result<(), AccessError> {
         let offset = self.pin.offset(addr)?;
         let backing = self.pin.backing.as_ref().ok_or(AccessError::InvalidStag)?;
         backing.write(offset, src).map_err(|_| AccessError::Bounds)

@@ -139,11 +139,14 @@ mod suite {
         let stag = registered(&table, &region, 1, 1000, ALL, &buffers)?;
         {
             let pin = table.pin(stag).map_err(|_| EINVAL)?;
-            assert_eq!(pin.write_at(1003, &[1, 2, 3, 4]), Ok(()));
+            assert_eq!(pin.write_at(1003, (&[1u8, 2, 3, 4][..]).into()), Ok(()));
             let mut out = [9u8; 4];
             assert_eq!(pin.read_at(1002, &mut out), Ok(()));
             assert_eq!(out, [0, 1, 2, 3]);
-            assert_eq!(pin.write_at(1008, &[7; 3]), Err(AccessError::Bounds));
+            assert_eq!(
+                pin.write_at(1008, (&[7u8; 3][..]).into()),
+                Err(AccessError::Bounds)
+            );
             assert_eq!(pin.read_at(999, &mut out), Err(AccessError::Bounds));
         }
         let [first, second] = &*buffers else {

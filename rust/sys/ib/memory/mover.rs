@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! One walk over memory for both directions.
+//!
+//! The region's memory is a process's or a kernel user's, who may access it at the same time: it is
+//! copied by [`Octets`] and never seen through a reference.
+
+use core::ptr::NonNull;
+
+use crate::sys::octets::Octets;
 
 /// Copies one way between a buffer of the caller and memory at a kernel address.
 pub(super) trait Mover {
@@ -11,7 +18,7 @@ pub(super) trait Mover {
     ///
     /// # Safety
     ///
-    /// `at` is valid kernel memory for `len` octets.
+    /// `at` is valid kernel memory for `len` octets, by accesses that tolerate those of others.
     unsafe fn step(&mut self, at: *mut u8, len: usize);
 }
 
@@ -27,18 +34,18 @@ impl Mover for Out<'_> {
     #[inline]
     unsafe fn step(&mut self, at: *mut u8, len: usize) {
         let buf = core::mem::take(&mut self.0);
-        let Some((now, rest)) = buf.split_at_mut_checked(len) else {
+        let (Some((now, rest)), Some(at)) = (buf.split_at_mut_checked(len), NonNull::new(at))
+        else {
             return;
         };
-        // SAFETY: `at` is valid for `len` octets by the caller's promise, `now` has that length,
-        // and a buffer of ours is not part of a region.
-        unsafe { core::ptr::copy_nonoverlapping(at, now.as_mut_ptr(), len) };
+        // SAFETY: `at` is valid for `len` octets by the caller's promise.
+        unsafe { Octets::from_raw(at, len) }.copy_to(now);
         self.0 = rest;
     }
 }
 
 /// From a buffer into the region.
-pub(super) struct In<'a>(pub(super) &'a [u8]);
+pub(super) struct In<'a>(pub(super) Octets<'a>);
 
 impl Mover for In<'_> {
     #[inline]
@@ -49,11 +56,11 @@ impl Mover for In<'_> {
     #[inline]
     unsafe fn step(&mut self, at: *mut u8, len: usize) {
         let Some((now, rest)) = self.0.split_at_checked(len) else {
-            self.0 = &[];
+            self.0 = Octets::EMPTY;
             return;
         };
-        // SAFETY: As in `Out::step`, the other way.
-        unsafe { core::ptr::copy_nonoverlapping(now.as_ptr(), at, len) };
+        // SAFETY: `at` is valid for `len` octets by the caller's promise, and `now` has that length.
+        unsafe { now.copy_to_raw(at) };
         self.0 = rest;
     }
 }

@@ -59,8 +59,8 @@ mod tests {
                 }
             }
         }
-        assert!(backing.write(total as u64, &[1]).is_err());
-        assert!(backing.write(u64::MAX, &[1]).is_err());
+        assert!(backing.write(total as u64, (&[1u8][..]).into()).is_err());
+        assert!(backing.write(u64::MAX, (&[1u8][..]).into()).is_err());
         Ok(())
     }
 

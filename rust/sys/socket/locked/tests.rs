@@ -93,8 +93,10 @@ mod suite {
             let mut locked = to.lock();
             let taken = locked.receive_walk(0, |view| {
                 let _ = view.for_each_chunk(0, view.len(), |chunk| {
-                    for octet in chunk {
-                        wrong += usize::from(*octet != (seen / 7) as u8);
+                    let mut octets = KVec::with_capacity(chunk.len(), GFP_KERNEL)?;
+                    chunk.append_to(&mut octets);
+                    for octet in octets {
+                        wrong += usize::from(octet != (seen / 7) as u8);
                         seen += 1;
                     }
                     Ok::<(), Error>(())
