@@ -5,9 +5,11 @@
 
 #include <linux/types.h>
 
+struct net;
 struct page;
 struct sk_buff;
 struct sock;
+struct sockaddr;
 struct socket;
 
 /* Sockets, by their owner: process context */
@@ -37,6 +39,16 @@ void rsiw_sk_set_tos(struct sock *sk, u8 tos);
 void rsiw_sk_set_v6only(struct sock *sk, bool only);
 int rsiw_sock_send(struct socket *sock, const void *buf, size_t len);
 int rsiw_sock_recv(struct socket *sock, void *buf, size_t len);
+
+/* On whose behalf a socket works (owner.c) */
+int rsiw_sock_create(struct net *net, int family, struct socket **res);
+int rsiw_sock_create_shared(struct net *net, int family, struct socket **res);
+void rsiw_sk_kernel_children(struct sock *sk);
+int rsiw_sk_charge_current(struct sock *sk);
+int rsiw_sk_inherit(struct sock *sk, struct sock *owner);
+int rsiw_sock_may_connect(struct socket *sock, struct sockaddr *addr, int len);
+int rsiw_sock_disconnect(struct socket *sock);
+const struct net *rsiw_caller_net(void);
 
 /* Sockets, by whoever has one */
 void rsiw_sk_hold(struct sock *sk);

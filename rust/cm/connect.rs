@@ -259,25 +259,25 @@ impl Link {
             qp,
             socket,
         } = self;
-        // The new connection has the same two addresses, so nothing may be left of the old one.
-        socket.set_linger_abort();
-        drop(socket);
         plan.policy.revision = Revision::One;
         plan.policy.peer_to_peer = false;
-        match plan.open(turn) {
-            Ok(socket) => Next::Go(Phase::Initiator(Initiator {
-                link: Self {
-                    call,
-                    plan,
-                    qp,
-                    socket,
-                },
+        // The new connection has the same two addresses, so nothing may be left of the old one. The
+        // socket stays: this is not the process that it belongs to.
+        let begun = socket
+            .disconnect()
+            .and_then(|()| plan.connect(&socket, turn));
+        let link = Self {
+            call,
+            plan,
+            qp,
+            socket,
+        };
+        match begun {
+            Ok(()) => Next::Go(Phase::Initiator(Initiator {
+                link,
                 stage: Stage::Tcp,
             })),
-            Err(error) => {
-                drop(qp);
-                failed(turn, call, error, PrivateData::NONE)
-            }
+            Err(error) => link.close(turn, error, PrivateData::NONE),
         }
     }
 

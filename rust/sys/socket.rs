@@ -117,6 +117,42 @@ impl Socket {
         }
     }
 
+    /// Asks the security modules whether the current process may connect to `addr`. Before the
+    /// socket is connected.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES`, `EPERM`…: what they say.
+    pub(crate) fn ask_to_connect(&self, addr: &SocketAddr) -> Result {
+        let mut storage = to_storage(addr);
+        // SAFETY: The socket is ours, and not connected; the address is one of as many octets.
+        to_result(unsafe {
+            bindings::rsiw_sock_may_connect(
+                self.base.as_ptr(),
+                (&raw mut storage).cast(),
+                storage_len(addr),
+            )
+        })
+    }
+
+    /// Ends the connection by a reset. The socket can connect again, from the address that it has;
+    /// a port that TCP has drawn is given back.
+    pub(crate) fn disconnect(&self) -> Result {
+        // SAFETY: The socket is ours.
+        to_result(unsafe { bindings::rsiw_sock_disconnect(self.base.as_ptr()) })
+    }
+
+    /// Has the memory cgroup of the current process pay for an accepted connection, which no process
+    /// pays for.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: what the connection holds is above its limit.
+    pub(crate) fn charge_to_caller(&self) -> Result {
+        // SAFETY: The socket is ours, and a TCP one; process context.
+        to_result(unsafe { bindings::rsiw_sk_charge_current(self.base.sk()) })
+    }
+
     /// Begins to connect. The callback [`Handler::state_change`] tells the end of it, and
     /// [`Socket::tcp_state`] and [`Socket::take_error`] which.
     pub(crate) fn connect_nonblocking(&self, addr: &SocketAddr) -> Result {

@@ -83,7 +83,9 @@ impl Offered {
             .qp(param.qpn)
             .ok_or(EINVAL)
             .and_then(|qp| Attachment::new(qp, turn.endpoint))
-            .and_then(|qp| Ok((qp, FrameWriter::new(&reply)?)));
+            .and_then(|qp| Ok((qp, FrameWriter::new(&reply)?)))
+            // A work item has taken the connection in; its user pays from now on.
+            .and_then(|prepared| self.socket.charge_to_caller().map(|()| prepared));
         let (qp, frame) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {

@@ -56,10 +56,11 @@ impl Plan {
         FrameWriter::new(&self.policy.request(&self.private_data))
     }
 
-    /// Makes a socket that connects, and limits the time for that.
+    /// Makes a socket of the current process that connects, and limits the time for that.
     pub(super) fn open(&self, turn: &mut Turn<'_>) -> Result<Socket> {
         let Peers { local, remote } = &self.peers;
         let socket = Socket::create(&turn.device.netns().ok_or(ENODEV)?, Family::of(remote))?;
+        socket.ask_to_connect(remote)?;
         if let Some(tos) = self.tos {
             socket.set_tos(tos);
         }
@@ -68,9 +69,15 @@ impl Plan {
             Self::bind(&socket, local)?;
         }
         socket.install(turn.endpoint.clone());
-        socket.connect_nonblocking(remote)?;
-        turn.timer.set(params::connect_timeout_ms());
+        self.connect(&socket, turn)?;
         Ok(socket)
+    }
+
+    /// Has the socket connect from its address, perhaps again, and limits the time for that.
+    pub(super) fn connect(&self, socket: &Socket, turn: &mut Turn<'_>) -> Result {
+        socket.connect_nonblocking(&self.peers.remote)?;
+        turn.timer.set(params::connect_timeout_ms());
+        Ok(())
     }
 
     /// Gives the socket its own address.

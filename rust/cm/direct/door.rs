@@ -294,7 +294,7 @@ impl Door {
         let v6 = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0));
         let v4 = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port));
         let bound = |addr: &SocketAddr| {
-            let socket = ListenSocket::create(netns, Family::of(addr))?;
+            let socket = ListenSocket::create_shared(netns, Family::of(addr))?;
             socket.set_reuse();
             if addr.is_ipv6() {
                 socket.set_v6only(false);

@@ -42,22 +42,42 @@ pub(crate) struct Base {
 unsafe impl Send for Base {}
 
 impl Base {
-    /// Makes a TCP socket that does not hold its namespace.
+    /// Makes a TCP socket of the current process: with its security label, control groups and
+    /// memory cgroup. It holds its namespace then. A thread of the kernel gets one of the kernel's,
+    /// which does not.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM`, `EACCES`…: a security module, or a BPF program of the control group.
     pub(super) fn create(net: &NetNs, family: Family) -> Result<Self> {
         let mut sock = ptr::null_mut();
         // SAFETY: The namespace is held during the call; `sock` is writable.
+        to_result(unsafe { bindings::rsiw_sock_create(net.as_ptr(), family.as_raw(), &mut sock) })?;
+        // SAFETY: Just made.
+        unsafe { Self::new(sock) }
+    }
+
+    /// Makes a TCP socket of the kernel, which belongs to no process, and does not hold its
+    /// namespace.
+    pub(super) fn create_shared(net: &NetNs, family: Family) -> Result<Self> {
+        let mut sock = ptr::null_mut();
+        // SAFETY: The namespace is held during the call; `sock` is writable.
         to_result(unsafe {
-            bindings::sock_create_kern(
-                net.as_ptr(),
-                family.as_raw(),
-                bindings::sock_type_SOCK_STREAM as c_int,
-                bindings::RSIW_IPPROTO_TCP,
-                &mut sock,
-            )
+            bindings::rsiw_sock_create_shared(net.as_ptr(), family.as_raw(), &mut sock)
         })?;
+        // SAFETY: Just made.
+        unsafe { Self::new(sock) }
+    }
+
+    /// Wraps a socket.
+    ///
+    /// # Safety
+    ///
+    /// `sock` is a TCP socket with a `struct sock` that was just made, and is the caller's.
+    unsafe fn new(sock: *mut bindings::socket) -> Result<Self> {
         let sock = NonNull::new(sock).ok_or(ENOMEM)?;
         let mut original = bindings::rsiw_sock_callbacks::default();
-        // SAFETY: The socket was just made, with a `struct sock`.
+        // SAFETY: By this function's contract.
         unsafe {
             bindings::rsiw_sk_callbacks(bindings::rsiw_sock_sk(sock.as_ptr()), &mut original);
         }

@@ -45,8 +45,8 @@ use crate::sys::work;
 
 /// A TCP socket that listens. Process context; all may sleep.
 ///
-/// It does not keep its network namespace from ending: who has it drops it when the interface it
-/// serves goes. When it is dropped, connections that were not accepted are reset. A call of
+/// That of a process keeps its network namespace from ending, as its other sockets do. A shared one
+/// does not: who has it drops it when the interface it serves goes. When it is dropped, connections that were not accepted are reset. A call of
 /// [`Incoming`] may still be running then, of a child that had come before; the handler is let go
 /// after the RCU grace period that such a call may last, by a work item, so that whoever ends a
 /// listener does not wait for it (some 30 ms, for each of them).
@@ -92,12 +92,25 @@ impl Deref for ListenSocket {
 }
 
 impl ListenSocket {
-    /// Makes a socket in a namespace, without an address yet.
+    /// Makes a socket of the current process in a namespace, without an address yet
+    /// ([`Base::create`]).
     pub(crate) fn create(net: &NetNs, family: Family) -> Result<Self> {
-        Ok(Self {
-            base: Base::create(net, family)?,
+        Ok(Self::new(Base::create(net, family)?))
+    }
+
+    /// Makes a socket that belongs to no process.
+    pub(crate) fn create_shared(net: &NetNs, family: Family) -> Result<Self> {
+        Ok(Self::new(Base::create_shared(net, family)?))
+    }
+
+    /// Makes a listener of a socket.
+    fn new(base: Base) -> Self {
+        // SAFETY: The socket is owned; process context.
+        unsafe { bindings::rsiw_sk_kernel_children(base.sk()) };
+        Self {
+            base,
             installed: Cell::new(None),
-        })
+        }
     }
 
     /// Listens, with at most `backlog` connections that wait to be accepted, and has TCP tell

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * On whose behalf a socket works: the security label, the control group and the memory cgroup that
+ * it has. All functions: process context, may sleep.
+ */
+#include <linux/bpf-cgroup.h>
+#include <linux/cgroup.h>
+#include <linux/memcontrol.h>
+#include <linux/net.h>
+#include <linux/sched.h>
+#include <linux/security.h>
+#include <net/net_namespace.h>
+#include <net/proto_memory.h>
+#include <net/sock.h>
+
+#include "sockets.h"
+
+/* Lock classes of their own: a process never copies from or to its memory under these locks. */
+static struct lock_class_key rsiw_sk_keys[2];
+static struct lock_class_key rsiw_slock_keys[2];
+
+/*
+ * Makes a TCP socket of the current process, as its own socket(2) would: with its label and its
+ * control groups, after security_socket_create() and the BPF programs of its control group. A
+ * thread of the kernel gets a kernel's socket.
+ */
+int rsiw_sock_create(struct net *net, int family, struct socket **res)
+{
+	int kern = !!(current->flags & PF_KTHREAD);
+	int err = __sock_create(net, family, SOCK_STREAM, IPPROTO_TCP, res, kern);
+	int i = family == AF_INET6;
+
+	if (!err && !kern)
+		sock_lock_init_class_and_name((*res)->sk, "slock-rsiw", &rsiw_slock_keys[i],
+					      "sk_lock-rsiw", &rsiw_sk_keys[i]);
+	return err;
+}
+
+/* Has the connections that a socket will accept use the lock classes of the kernel's sockets. */
+void rsiw_sk_kernel_children(struct sock *sk)
+{
+	lock_sock(sk);
+	sk->sk_kern_sock = 1;
+	release_sock(sk);
+}
+
+#ifdef CONFIG_SOCK_CGROUP_DATA
+/* Takes a reference to @cgroup for a socket, in place of the one it has. */
+static void set_cgroup(struct sock *sk, struct cgroup *cgroup)
+{
+	struct cgroup *old = sock_cgroup_ptr(&sk->sk_cgrp_data);
+
+	cgroup_get(cgroup);
+	cgroup_bpf_get(cgroup);
+	/* Packets that come in look at it without the lock, under RCU. */
+	WRITE_ONCE(sk->sk_cgrp_data.cgroup, cgroup);
+	cgroup_bpf_put(old);
+	cgroup_put(old);
+}
+#endif
+
+#ifdef CONFIG_MEMCG
+/*
+ * Has @memcg, of which the socket gets the caller's reference, pay for a socket for which nobody
+ * pays: what it holds is charged now. -ENOMEM: that is above the limit, and nothing is changed.
+ */
+static int set_memcg(struct sock *sk, struct mem_cgroup *memcg)
+{
+	int pages;
+
+	sk_mem_reclaim_final(sk);
+	pages = sk_mem_pages(sk->sk_forward_alloc + atomic_read(&sk->sk_rmem_alloc) +
+			     sk->sk_wmem_queued);
+	sk->sk_memcg = memcg;
+	if (!pages)
+		return 0;
+	if (!__sk_mem_schedule(sk, pages << PAGE_SHIFT, SK_MEM_RECV)) {
+		sk->sk_memcg = NULL;
+		return -ENOMEM;
+	}
+	/* The protocol has these pages accounted already, the memory cgroup has not. */
+	sk_forward_alloc_add(sk, -(pages << PAGE_SHIFT));
+	if (!sk->sk_bypass_prot_mem)
+		sk_memory_allocated_sub(sk, pages);
+	return 0;
+}
+#endif
+
+/*
+ * Has the memory cgroup of the current process pay for a connection that a thread of the kernel
+ * accepted, as accept(2) of that process would. -ENOMEM: see set_memcg().
+ */
+int rsiw_sk_charge_current(struct sock *sk)
+{
+	int err = 0;
+#ifdef CONFIG_MEMCG
+	struct mem_cgroup *memcg;
+
+	if (!mem_cgroup_sockets_enabled || (current->flags & PF_KTHREAD))
+		return 0;
+	rcu_read_lock();
+	memcg = mem_cgroup_from_task(current);
+	if (memcg && (mem_cgroup_is_root(memcg) || !css_tryget(&memcg->css)))
+		memcg = NULL;
+	rcu_read_unlock();
+	if (!memcg)
+		return 0;
+	lock_sock(sk);
+	if (sk->sk_memcg) {
+		css_put(&memcg->css);
+	} else {
+		err = set_memcg(sk, memcg);
+		if (err)
+			css_put(&memcg->css);
+	}
+	release_sock(sk);
+#endif
+	return err;
+}
+
+/*
+ * Gives a connection that a listener of the kernel's own accepted the label, the control group and
+ * the memory cgroup of @owner, which the caller keeps. -ENOMEM: see set_memcg().
+ */
+int rsiw_sk_inherit(struct sock *sk, struct sock *owner)
+{
+	int err = 0;
+
+	lock_sock(sk);
+#ifdef CONFIG_MEMCG
+	if (mem_cgroup_sockets_enabled && owner->sk_memcg && !sk->sk_memcg) {
+		css_get(&owner->sk_memcg->css);
+		err = set_memcg(sk, owner->sk_memcg);
+		if (err)
+			css_put(&owner->sk_memcg->css);
+	}
+#endif
+	if (!err) {
+		security_sk_clone(owner, sk);
+#ifdef CONFIG_SOCK_CGROUP_DATA
+		set_cgroup(sk, sock_cgroup_ptr(&owner->sk_cgrp_data));
+#endif
+	}
+	release_sock(sk);
+	return err;
+}
+
+/* Makes a socket of the kernel that belongs to no process: whoever the current one is. */
+int rsiw_sock_create_shared(struct net *net, int family, struct socket **res)
+{
+	int err = sock_create_kern(net, family, SOCK_STREAM, IPPROTO_TCP, res);
+
+	if (err)
+		return err;
+#ifdef CONFIG_SOCK_CGROUP_DATA
+	set_cgroup((*res)->sk, &cgrp_dfl_root.cgrp);
+#endif
+#ifdef CONFIG_MEMCG
+	/* Nothing is charged yet. */
+	if ((*res)->sk->sk_memcg) {
+		css_put(&(*res)->sk->sk_memcg->css);
+		(*res)->sk->sk_memcg = NULL;
+	}
+#endif
+	return 0;
+}
+
+static int ask_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
+{
+	return 0;
+}
+
+static const struct proto_ops ask_ops = {
+	.owner = THIS_MODULE,
+	.sendmsg = ask_sendmsg,
+};
+
+/*
+ * Asks the security modules whether the current process may connect a socket of the caller's, of
+ * which nobody else knows, to @addr. security_socket_connect() is not for modules, but a sendmsg()
+ * that connects (MSG_FASTOPEN) is checked for the same right. Nothing is sent.
+ */
+int rsiw_sock_may_connect(struct socket *sock, struct sockaddr *addr, int len)
+{
+	struct msghdr msg = {
+		.msg_name = addr,
+		.msg_namelen = len,
+		.msg_flags = MSG_FASTOPEN | MSG_DONTWAIT | MSG_NOSIGNAL,
+	};
+	const struct proto_ops *ops = READ_ONCE(sock->ops);
+	int err;
+
+	WRITE_ONCE(sock->ops, &ask_ops);
+	err = sock_sendmsg(sock, &msg);
+	WRITE_ONCE(sock->ops, ops);
+	return err;
+}
+
+/* Ends the connection of a socket by a reset, and makes it ready to connect again. */
+int rsiw_sock_disconnect(struct socket *sock)
+{
+	struct sockaddr_storage addr = { .ss_family = AF_UNSPEC };
+	int err = kernel_connect(sock, (struct sockaddr_unsized *)&addr, sizeof(struct sockaddr), 0);
+
+	/* The reset is of our making. */
+	(void)sock_error(sock->sk);
+	return err;
+}
+
+/* A number of the network namespace of the current process; NULL for a thread of the kernel. */
+const struct net *rsiw_caller_net(void)
+{
+	if ((current->flags & PF_KTHREAD) || !current->nsproxy)
+		return NULL;
+	return current->nsproxy->net_ns;
+}
