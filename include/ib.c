@@ -11,6 +11,7 @@
 #include <linux/vmalloc.h>
 #include <net/addrconf.h>
 #include <net/if_inet6.h>
+#include <net/l3mdev.h>
 #include <net/net_namespace.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
@@ -167,6 +168,12 @@ void rsiw_netdev_info(const struct net_device *ndev, struct rsiw_netdev_info *in
 	memcpy(info->address, ndev->dev_addr,
 	       min_t(size_t, ndev->addr_len, sizeof(info->address)));
 	strscpy(info->name, ndev->name, sizeof(info->name));
+}
+
+/* The index of the L3 master device of @ndev, 0 if it has none. */
+u32 rsiw_netdev_l3mdev(struct net_device *ndev)
+{
+	return l3mdev_master_ifindex(ndev);
 }
 
 /* Writes the IP addresses of @ndev, as GIDs, to @gids, at most @max; returns how many. */

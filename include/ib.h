@@ -60,6 +60,7 @@ struct rdma_hw_stats *rsiw_alloc_stats(const char * const *names, int n);
 void rsiw_set_stat(struct rdma_hw_stats *stats, int index, u64 value);
 const char *rsiw_iwcm_reason(int reason);
 void rsiw_netdev_info(const struct net_device *ndev, struct rsiw_netdev_info *info);
+u32 rsiw_netdev_l3mdev(struct net_device *ndev);
 size_t rsiw_netdev_gids(const struct net_device *ndev, u8 (*gids)[16], size_t max);
 struct net *rsiw_netdev_net(const struct net_device *ndev);
 void rsiw_netdev_put(struct net_device *ndev);

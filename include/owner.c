@@ -7,6 +7,7 @@
 #include <linux/cgroup.h>
 #include <linux/memcontrol.h>
 #include <linux/net.h>
+#include <linux/nsproxy.h>
 #include <linux/sched.h>
 #include <linux/security.h>
 #include <net/net_namespace.h>
@@ -207,10 +208,10 @@ int rsiw_sock_disconnect(struct socket *sock)
 	return err;
 }
 
-/* A number of the network namespace of the current process; NULL for a thread of the kernel. */
-const struct net *rsiw_caller_net(void)
+/* Whether the current process is in a network namespace; threads of the kernel are in all. */
+bool rsiw_caller_is_in_net(const struct net *net)
 {
-	if ((current->flags & PF_KTHREAD) || !current->nsproxy)
-		return NULL;
-	return current->nsproxy->net_ns;
+	if (current->flags & PF_KTHREAD)
+		return true;
+	return current->nsproxy && current->nsproxy->net_ns == net;
 }

@@ -48,7 +48,7 @@ int rsiw_sk_charge_current(struct sock *sk);
 int rsiw_sk_inherit(struct sock *sk, struct sock *owner);
 int rsiw_sock_may_connect(struct socket *sock, struct sockaddr *addr, int len);
 int rsiw_sock_disconnect(struct socket *sock);
-const struct net *rsiw_caller_net(void);
+bool rsiw_caller_is_in_net(const struct net *net);
 
 /* Sockets, by whoever has one */
 void rsiw_sk_hold(struct sock *sk);

@@ -9,13 +9,14 @@
 //!
 //! then [`connected`] until the stream ends. Queue pairs that connect themselves, without `iw_cm`,
 //! are the business of [`direct`]. [`frame`] moves start-up frames, [`timer`] limits the time of a
-//! phase, [`pause`] the haste of peers that connect again, [`places`] the strangers of a listener,
+//! phase, [`budget`] how often something may happen, [`pause`] the haste of peers that connect again, [`places`] the strangers of a listener,
 //! [`registry`] knows all endpoints and listeners of a device.
 //!
 //! `iw_cm` is told of the steps by types that can not be used in the wrong order
 //! ([`crate::sys::iwcm`]).
 
 mod accept;
+mod budget;
 mod connect;
 mod connected;
 pub(crate) mod direct;

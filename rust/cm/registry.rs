@@ -14,7 +14,6 @@ use kernel::{
         RBTreeNodeReservation, //
     },
     sync::{
-        atomic::Atomic,
         Arc,
         CondVar,
         Mutex, //
@@ -22,10 +21,17 @@ use kernel::{
 };
 
 use super::{
+    budget::{
+        Bucket,
+        Rate, //
+    },
     endpoint::Endpoint,
     listen::Listener, //
 };
 use crate::sys::iwcm::Handle;
+
+/// Attempts of queue pairs that connect themselves, a device.
+const ATTEMPTS: Rate = Rate::new::<1_000, 1_000>();
 
 /// A connection or a listener.
 #[derive(Clone)]
@@ -65,8 +71,9 @@ pub(crate) struct DeviceState {
     /// There are no members left.
     #[pin]
     empty: CondVar,
-    /// The device takes part in the listener of its network namespace.
-    pub(super) in_door: Atomic<bool>,
+    /// Limits how often queue pairs that connect themselves try to.
+    #[pin]
+    attempts: Mutex<Bucket>,
 }
 
 impl DeviceState {
@@ -82,7 +89,7 @@ impl DeviceState {
                 "rsiw_cm_registry"
             ),
             empty <- new_condvar!("rsiw_cm_empty"),
-            in_door: Atomic::new(false),
+            attempts <- new_mutex!(Bucket::new(), "rsiw_cm_attempts"),
         })
     }
 
@@ -159,6 +166,11 @@ impl DeviceState {
             Some(Member::Listener(listener)) => Some(listener.clone()),
             _ => None,
         }
+    }
+
+    /// Whether one more queue pair that connects itself may try to now. Process context.
+    pub(super) fn may_attempt(&self) -> bool {
+        self.attempts.lock().try_add(&ATTEMPTS)
     }
 
     /// Lets a member go. Process context, sleeps.

@@ -81,6 +81,13 @@ impl Caller {
         unsafe { bindings::rsiw_caller_is_trusted() }
     }
 
+    /// Whether it is in the network namespace of that number ([`NetNs::id`](super::net::NetNs::id)).
+    /// Threads of the kernel are in all. Process context.
+    pub(crate) fn is_in_net(net: usize) -> bool {
+        // SAFETY: The namespace is only compared with that of the current task.
+        unsafe { bindings::rsiw_caller_is_in_net(net as *const bindings::net) }
+    }
+
     /// Whether the process or the user is the same.
     pub(crate) fn is_one_with(self, other: Self) -> bool {
         (self.process, self.started) == (other.process, other.started) || self.user == other.user

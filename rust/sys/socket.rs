@@ -3,6 +3,7 @@
 //! TCP sockets of the kernel, for connections that are worked on in softirq context.
 //!
 //! - [`Socket`]: a connection, by the one who owns it, in process context
+//! - [`OwnerSock`]: on whose behalf a connection is accepted
 //! - [`Guest`]: one that came in, and does not keep its network namespace yet
 //! - [`ListenSocket`]: a listening socket, and the connections that come in
 //! - [`SockRef`]: a reference for those who lock the socket
@@ -153,6 +154,17 @@ impl Socket {
         to_result(unsafe { bindings::rsiw_sk_charge_current(self.base.sk()) })
     }
 
+    /// Gives a connection that a shared listener accepted to the process which made `owner`: it has
+    /// the label and the control groups of that from now on.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: what the connection holds is above the limit of the memory cgroup.
+    pub(crate) fn inherit(&self, owner: &OwnerSock) -> Result {
+        // SAFETY: Both sockets are owned, and TCP ones; process context.
+        to_result(unsafe { bindings::rsiw_sk_inherit(self.base.sk(), owner.0.sk()) })
+    }
+
     /// Begins to connect. The callback [`Handler::state_change`] tells the end of it, and
     /// [`Socket::tcp_state`] and [`Socket::take_error`] which.
     pub(crate) fn connect_nonblocking(&self, addr: &SocketAddr) -> Result {
@@ -270,6 +282,17 @@ impl Drop for Socket {
         callback::uninstall(&self.base);
         self.put(Installed::NONE);
         // Now `base` releases the socket.
+    }
+}
+
+/// A socket that is never connected: what the owner of a queue pair makes in its own context, for the
+/// label, control group and memory cgroup that connections accepted on its behalf are to have.
+pub(crate) struct OwnerSock(Base);
+
+impl OwnerSock {
+    /// Makes one for the current process ([`Base::create`]).
+    pub(crate) fn create(net: &NetNs, family: Family) -> Result<Self> {
+        Ok(Self(Base::create(net, family)?))
     }
 }
 

@@ -233,6 +233,11 @@ impl Device {
         self.ifindex
     }
 
+    /// The index of the L3 master device (VRF) that its interface is in now; 0: none. Process context.
+    pub(crate) fn l3mdev(&self) -> u32 {
+        self.core.with_netdev(|netdev| netdev.l3mdev()).unwrap_or(0)
+    }
+
     /// The network namespace of its interface, in which its sockets live; `None` when either is
     /// on its way out. For one use: holding it keeps the namespace. Process context.
     pub(crate) fn netns(&self) -> Option<NetNs> {

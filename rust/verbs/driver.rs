@@ -127,7 +127,6 @@ impl Driver for Rsiw {
     fn removed(device: &Arc<Device>) {
         device.set_going();
         device.cm_state().shut_down();
-        device.doors().leave(device);
         device.is_removed();
     }
 

@@ -58,7 +58,7 @@ pub(super) struct Globals {
     /// Devices that are registered, or about to be.
     #[pin]
     devices: Mutex<KVec<Arc<Device>>>,
-    /// Listeners for queue pairs that connect themselves, one a network namespace.
+    /// Listeners for queue pairs that connect themselves.
     #[pin]
     doors: cm::Doors,
     /// One device is made at a time: what interfaces and GUIDs are free is asked first, and has to
@@ -202,8 +202,6 @@ pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
         device.look_again();
         drop(still);
     }
-    // Should the port be taken now, it is tried again when a queue pair wants it.
-    let _ = globals.doors().enter(&device);
     pr_debug!("rsiw: {name} on interface {}\n", netdev.ifindex());
     Ok(())
 }

@@ -288,6 +288,15 @@ make_peer_link() {
 
 set_mtu() { ip link set lo mtu "$1"; }
 
+# responder DEVICE [PREFIX]: a queue pair waits for an initiator, so the port of rendezvous is open;
+# the process is in RESPONDER.
+# shellcheck disable=SC2034,SC2086 # for the callers; PREFIX is a list of words
+responder() {
+	PYTHONPATH=$LIB_DIR/../tests/src spawn "responder-$1" ${2:-} python3 -B "$LIB_DIR/../tests/src/responder.py" "$1"
+	RESPONDER=$SPAWNED
+	wait_for 20 "a responder waits on $1" grep -qx waits "$(log_of "responder-$1")"
+}
+
 # ---- the end
 
 rdma_links() { ls /sys/class/infiniband 2>/dev/null || true; }

@@ -41,12 +41,14 @@ inside() {
 }
 strangers_at_the_door() {
 	bed
+	responder n0 "$IN_PEER"
 	spawn knock python3 -B "$(dirname "$0")/src/knock.py" 1 "$VETH_FAR" 4791
 	local knock=$SPAWNED
 	wait_for 20 "strangers are let in" grep -qx in "$(log_of knock)"
 	remove_name
-	everything_gone "nobody is in it, but strangers come to its port"
 	alive "$knock" || die "the strangers gave up: $(cat "$(log_of knock)")"
+	kill -9 "$RESPONDER"
+	everything_gone "nobody is in it, but strangers come to its port"
 	stop "$knock"
 	ok "strangers at the door of a namespace that goes"
 }
@@ -144,7 +146,7 @@ holder_outside() {
 
 queues_outside() {
 	bed
-	outside queues n0
+	outside queues n0 peer
 	says connected
 	remove_name
 	go

@@ -61,22 +61,28 @@ PINGPONG_SERVER_DEVICE=r2 PINGPONG_CLIENT_DEVICE=r0 \
 PINGPONG_SERVER_DEVICE=r2 PINGPONG_CLIENT_DEVICE=r0 \
 	pingpong_pair "two devices without a GID" "" "" 127.0.0.1 ibv_rc_pingpong -n "$(rounds 200)" -c
 
-# The door is shut by the last device of a namespace.
-rdma link del r0
-listening 4791 || die "the port is closed although a device is there"
+# The port is closed with the last responder of a namespace.
+responder r0
+here=$RESPONDER
+responder r1 "$IN_PEER"
+there=$RESPONDER
+listening 4791 || die "the port is closed although a responder waits"
 rdma link del r2
+rdma link del r0
 wait_for 5 "the port is closed" not listening 4791
-$IN_PEER ss -Hltn "sport = :4791" | grep -q . || die "the port of the other namespace is closed"
-ok "the port is open as long as there are devices"
+listening 4791 "$IN_PEER" || die "the port of the other namespace is closed"
+stop "$here"
+stop "$there"
+wait_for 5 "the port of the other namespace is closed" not listening 4791 "$IN_PEER"
+ok "the port is open as long as there are responders"
 
 # The door is for both families, also where the administrator has programs' IPv6 sockets take no
-# IPv4 peers. The kernel looks at that when a socket is made: the door's, by the first device.
+# IPv4 peers. The kernel looks at that when a socket is made: the listener's, by the first responder.
 V6ONLY=/proc/sys/net/ipv6/bindv6only
 kept=$(cat "$V6ONLY")
 restore_v6only() { echo "$kept" >"$V6ONLY"; }
 DONE_HOOK=restore_v6only
 rdma link del r1
-wait_for 5 "the far port is closed" not listening 4791 "$IN_PEER"
 echo 1 >"$V6ONLY"
 $IN_PEER sh -c "echo 1 >$V6ONLY"
 make_link r0 rv0

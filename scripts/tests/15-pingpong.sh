@@ -23,7 +23,6 @@ single_bed
 [ "$(index_of 0000:0000:0000:0000:0000:ffff:0a63:0001)" = 1 ] || die "the IPv4 address is not GID 1"
 v6=$(index_of fd99:0000:0000:0000:0000:0000:0000:0001)
 [ -n "$v6" ] || die "the IPv6 address has no GID"
-wait_listening 4791
 
 pair "ibv_rc_pingpong -g 1" ibv_rc_pingpong -g 1
 pair "ibv_rc_pingpong -g 1 -e" ibv_rc_pingpong -g 1 -e

@@ -49,7 +49,7 @@ one_round() {
 	local server
 	spawn server rping -s -a "$RDMA_V4" -p 7174 -P
 	server=$SPAWNED
-	wait_listening 4791
+	responder r0
 	wait_listening 7174
 	flood
 	kill_listener 4791
@@ -57,7 +57,7 @@ one_round() {
 	alive "$KNOCK" || die "the strangers gave up: $(cat "$(log_of knock)")"
 	stop "$KNOCK"
 	calms_down "after the end of both listeners"
-	kill -9 "$server"
+	kill -9 "$server" "$RESPONDER"
 	wait_for 20 "who listened can be killed" gone "$server"
 	run 20 "rdma link del" rdma link del r0
 }
@@ -68,7 +68,6 @@ for round in 1 2 3; do
 	unload_type "$RSIW_TYPE"
 	rsiw_load
 	make_link r0 rd0
-	wait_listening 4791
 	run 20 "afterwards" "$RSIW_TESTBIN/abi" "$RDMA_V4" zero_length
 	ok "listeners ended from outside, round $round: $BUSY ticks in a second"
 done

@@ -44,7 +44,7 @@ no_connection() { [ -z "$(ss -Htan state connected exclude time-wait exclude fin
 cgroup_root
 single_bed
 attach
-wait_listening 4791
+responder r0
 rping_rounds 4096 20 "$RDMA_V4"
 run 30 "abi" "$RSIW_TESTBIN/abi" "$RDMA_V4" zero_length
 ok "connections through rdma_cm"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The listeners for queue pairs that connect themselves: one in each network namespace that has
-//! devices, on the port that all hosts agree on.
+//! The listeners for queue pairs that connect themselves: one in each network namespace and L3 master
+//! device (VRF), on the port that all hosts agree on. One is there as long as a responder is.
 //!
 //! A stranger has a place in the hall ([`places`](super::super::places)) until he is led to the
 //! queue pair he names, and a limited time. Until then he does not keep the network namespace from
@@ -10,13 +10,15 @@
 //! Locks: that of the doors, that of a door's rounds, that of a door, that of a stranger; an endpoint's is taken before
 //! that of a door, and never under one.
 
-use core::mem;
+use core::{
+    mem,
+    net::IpAddr, //
+};
 
 use kernel::{
     new_mutex,
     prelude::*,
     sync::{
-        atomic::Relaxed,
         Arc,
         ArcBorrow,
         Mutex, //
@@ -31,12 +33,18 @@ use kernel::{
 };
 
 use super::{
-    super::places::{
-        take_connections,
-        Places,
-        Reception,
-        MAX_BACKLOG,
-        RETRY_MS, //
+    super::{
+        budget::{
+            PeerBudgets,
+            Rate, //
+        },
+        places::{
+            take_connections,
+            Places,
+            Reception,
+            MAX_BACKLOG,
+            RETRY_MS, //
+        }, //
     },
     stranger::Stranger,
     visitor::Visitor, //
@@ -66,12 +74,13 @@ use crate::{
 /// Milliseconds for which a stranger may keep his place however many others come.
 const STAY_MS: i64 = 100;
 
-/// A door, and how many devices share it.
+/// Wrong guesses of packet sequence numbers, of which there are 2^24, for each peer.
+const GUESSES: Rate = Rate::new::<32, 1>();
+
+/// A door, and how many responders share it.
 struct Shared {
-    /// A number of the network namespace.
-    net: usize,
-    /// Devices.
-    devices: u32,
+    /// Responders.
+    users: u32,
     /// The door.
     door: Arc<Door>,
 }
@@ -92,62 +101,75 @@ impl Doors {
         })
     }
 
-    /// Has a device take part in the door of its network namespace, which is opened by the first.
-    /// Process context; sleeps.
+    /// Has a responder take part in the door of its device's network namespace and L3 master device,
+    /// of index `l3mdev` (0: none), which is opened by the first. Process context; sleeps.
     ///
     /// # Errors
     ///
     /// `EADDRINUSE`: somebody else has the port. `ENODEV` when the device goes.
-    pub(crate) fn enter(&self, device: &Arc<Device>) -> Result<Arc<Door>> {
+    pub(super) fn enter(&self, device: &Arc<Device>, l3mdev: u32) -> Result<Entry> {
         let net = device.net_id();
-        let state = device.cm_state();
         let mut open = self.open.lock();
         if device.going() {
             return Err(ENODEV);
         }
-        if let Some(shared) = open.iter_mut().find(|shared| shared.net == net) {
-            if !state.in_door.load(Relaxed) {
-                shared.devices = shared.devices.saturating_add(1);
-                state.in_door.store(true, Relaxed);
-            }
-            return Ok(shared.door.clone());
-        }
-        open.reserve(1, GFP_KERNEL)?;
-        let door = Door::open(net, &device.netns().ok_or(ENODEV)?)?;
-        let shared = Shared {
-            net,
-            devices: 1,
+        let entry = |door: &Arc<Door>| Entry {
+            device: device.clone(),
             door: door.clone(),
         };
-        if let Err(error) = open.push(shared, GFP_KERNEL) {
-            door.close();
-            return Err(error.into());
+        if let Some(shared) = open
+            .iter_mut()
+            .find(|shared| shared.door.is_at(net, l3mdev))
+        {
+            shared.users = shared.users.checked_add(1).ok_or(ENOMEM)?;
+            return Ok(entry(&shared.door));
         }
-        state.in_door.store(true, Relaxed);
-        Ok(door)
+        open.reserve(1, GFP_KERNEL)?;
+        let door = Door::open(net, l3mdev, &device.netns().ok_or(ENODEV)?)?;
+        let result = entry(&door);
+        // There is room.
+        open.push(Shared { users: 1, door }, GFP_KERNEL)?;
+        Ok(result)
     }
 
-    /// A device goes; the last one shuts the door. Process context; sleeps.
-    pub(crate) fn leave(&self, device: &Device) {
+    /// A responder has ended; the last one shuts the door. Process context; sleeps.
+    fn leave(&self, door: &Arc<Door>) {
         let mut open = self.open.lock();
-        if !device.cm_state().in_door.load(Relaxed) {
-            return;
-        }
-        device.cm_state().in_door.store(false, Relaxed);
-        let net = device.net_id();
-        let Some(at) = open.iter().position(|shared| shared.net == net) else {
+        let is_it = |shared: &Shared| core::ptr::eq(Arc::as_ptr(&shared.door), Arc::as_ptr(door));
+        let Some(at) = open.iter().position(is_it) else {
             return;
         };
         let Some(shared) = open.get_mut(at) else {
             return;
         };
-        shared.devices = shared.devices.saturating_sub(1);
-        if shared.devices == 0 {
+        shared.users = shared.users.saturating_sub(1);
+        if shared.users == 0 {
             if let Ok(shared) = open.remove(at) {
                 // Under the lock: the port is free when the next one wants it.
                 shared.door.close();
             }
         }
+    }
+}
+
+/// A responder's part in a door. Dropped in process context, not under a door's locks.
+pub(super) struct Entry {
+    /// Its device.
+    device: Arc<Device>,
+    /// The door.
+    door: Arc<Door>,
+}
+
+impl Entry {
+    /// The door.
+    pub(super) fn door(&self) -> &Arc<Door> {
+        &self.door
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.device.doors().leave(&self.door);
     }
 }
 
@@ -164,6 +186,11 @@ struct Hall {
 pub(crate) struct Door {
     /// A number of the network namespace.
     net: usize,
+    /// The index of the L3 master device; 0: none.
+    l3mdev: u32,
+    /// What peers have guessed.
+    #[pin]
+    guesses: Mutex<PeerBudgets>,
     /// Until it is shut.
     #[pin]
     hall: Mutex<Option<Hall>>,
@@ -263,11 +290,14 @@ impl Door {
     const SWEEP: u64 = 1;
 
     /// Opens the door of a network namespace.
-    fn open(net: usize, netns: &NetNs) -> Result<Arc<Self>> {
-        let socket = Self::socket(netns)?;
+    fn open(net: usize, l3mdev: u32, netns: &NetNs) -> Result<Arc<Self>> {
+        let socket = Self::socket(netns, l3mdev)?;
+        let guesses = PeerBudgets::new(GUESSES)?;
         let door = Arc::pin_init(
             pin_init!(Self {
                 net,
+                l3mdev,
+                guesses <- new_mutex!(guesses, "rsiw_door_guesses"),
                 hall <- new_mutex!(None, "rsiw_door"),
                 rounds <- new_mutex!((), "rsiw_door_rounds"),
                 take <- new_delayed_work!("rsiw_door_take"),
@@ -286,7 +316,7 @@ impl Door {
     }
 
     /// Makes a socket for both families, or for IPv4 where that is all there is.
-    fn socket(netns: &NetNs) -> Result<ListenSocket> {
+    fn socket(netns: &NetNs, l3mdev: u32) -> Result<ListenSocket> {
         let port = params::direct_port();
         if port == 0 {
             return Err(ENODEV);
@@ -298,6 +328,9 @@ impl Door {
             socket.set_reuse();
             if addr.is_ipv6() {
                 socket.set_v6only(false);
+            }
+            if l3mdev != 0 {
+                socket.bind_to_device(l3mdev)?;
             }
             socket.bind(addr).map(|()| socket)
         };
@@ -325,6 +358,21 @@ impl Door {
     /// The number of the network namespace.
     pub(super) fn net(&self) -> usize {
         self.net
+    }
+
+    /// Whether it is the one of that network namespace and L3 master device.
+    fn is_at(&self, net: usize, l3mdev: u32) -> bool {
+        (self.net, self.l3mdev) == (net, l3mdev)
+    }
+
+    /// Whether `peer` may guess once more.
+    pub(super) fn may_guess(&self, peer: IpAddr) -> bool {
+        self.guesses.lock().has_room(peer)
+    }
+
+    /// `peer` has guessed a wrong packet sequence number.
+    pub(super) fn has_guessed(&self, peer: IpAddr) {
+        self.guesses.lock().add(peer);
     }
 
     /// Has the hall looked through after a while, if somebody is there.

@@ -40,7 +40,8 @@ use super::{
         timer::Limit, //
     },
     hello::Hello,
-    visitor::Visitor, //
+    visitor::Visitor,
+    Means, //
 };
 use crate::{
     stream::{
@@ -48,9 +49,12 @@ use crate::{
         Config,
         Stream, //
     },
-    sys::socket::{
-        Socket,
-        TcpState, //
+    sys::{
+        random,
+        socket::{
+            Socket,
+            TcpState, //
+        }, //
     },
     verbs::{
         counters::Counter,
@@ -65,11 +69,11 @@ use crate::{
 /// at once, before it connects without it.
 const HOLD_MS: u32 = 20;
 
-/// Milliseconds until the second attempt; each further one takes twice as long.
+/// Milliseconds until the second attempt at most; each further one takes twice as long.
 const FIRST_PAUSE_MS: u32 = 10;
 
 /// Milliseconds between attempts at most.
-const MAX_PAUSE_MS: u32 = 1_000;
+const MAX_PAUSE_MS: u32 = 2_000;
 
 /// Milliseconds for which the owner need not notice that the peer has left.
 const LEFT_MS: u32 = 3_000;
@@ -81,11 +85,11 @@ enum Stage {
     /// The initiator waits until it tries again.
     Pause(Limit),
     /// TCP connects.
-    Tcp(Socket, Limit),
+    Tcp(Limit),
     /// The Request goes out; it says that.
-    Request(FrameWriter, Socket, Limit, Hello),
+    Request(FrameWriter, Limit, Hello),
     /// The Reply comes in.
-    Reply(FrameReader, Socket, Limit, Hello),
+    Reply(FrameReader, Limit, Hello),
     /// The responder waits for a visitor, or for what tells whether the one it has is the peer.
     Await(Option<Visitor>),
     /// The Reply goes out to the peer.
@@ -146,6 +150,8 @@ enum Outcome {
 pub(in crate::cm) struct Direct {
     /// The queue pair.
     qp: Attachment,
+    /// What it connects with.
+    means: Means,
     /// How far it has got; none only for a moment.
     stage: Option<Stage>,
     /// Milliseconds until the next attempt.
@@ -162,9 +168,10 @@ pub(in crate::cm) struct Direct {
 
 impl Direct {
     /// The beginning.
-    pub(in crate::cm) fn new(qp: Attachment) -> Self {
+    pub(super) fn new(qp: Attachment, means: Means) -> Self {
         Self {
             qp,
+            means,
             stage: None,
             pause_ms: FIRST_PAUSE_MS,
             patience: None,
@@ -181,7 +188,8 @@ impl Direct {
             Progress::Go => Next::Go(Phase::Direct(self)),
             Progress::Wait => Next::Wait(Phase::Direct(self)),
             Progress::Over => {
-                if let Some(socket) = self.stage.as_ref().and_then(Stage::socket) {
+                let accepted = self.stage.as_ref().and_then(Stage::socket);
+                for socket in [accepted, self.means.socket.as_ref()].into_iter().flatten() {
                     socket.set_linger_abort();
                 }
                 Next::Wait(Phase::Over)
@@ -278,8 +286,14 @@ impl Direct {
         if terms.role == Role::Responder {
             return Stage::Await(None);
         }
-        let pause = self.pause_ms;
-        self.pause_ms = pause.saturating_mul(2).min(MAX_PAUSE_MS);
+        if let Some(socket) = &self.means.socket {
+            // Should it fail, so does the next attempt.
+            let _ = socket.disconnect();
+        }
+        // Half of the time to all of it: those who failed at once do not come again at once.
+        let half = self.pause_ms / 2;
+        let pause = half.saturating_add(random::u32() % half.saturating_add(1));
+        self.pause_ms = self.pause_ms.saturating_mul(2).min(MAX_PAUSE_MS);
         Stage::Pause(Limit::new(pause))
     }
 
@@ -292,46 +306,56 @@ impl Direct {
 
     /// Goes on at a stage before the stream.
     #[inline(never)]
-    fn go_on(&self, turn: &mut Turn<'_>, terms: &Terms, stage: Stage) -> Outcome {
+    fn go_on(&mut self, turn: &mut Turn<'_>, terms: &Terms, stage: Stage) -> Outcome {
         match stage {
             Stage::Hold(_) if terms.local_psn.is_some() => self.connect(turn, terms),
             Stage::Hold(limit) | Stage::Pause(limit) if limit.is_over() => {
                 self.connect(turn, terms)
             }
-            Stage::Tcp(socket, limit) => match socket.tcp_state() {
+            Stage::Tcp(limit) => match self.tcp_state() {
                 // A peer may have closed its half before we look.
-                TcpState::Established | TcpState::CloseWait => self.greet(terms, socket),
+                TcpState::Established | TcpState::CloseWait => self.greet(terms),
                 TcpState::SynSent | TcpState::SynRecv if !limit.is_over() => {
-                    Outcome::Wait(Stage::Tcp(socket, limit))
+                    Outcome::Wait(Stage::Tcp(limit))
                 }
                 _ => Outcome::Retry,
             },
             // What it says is out of date.
-            Stage::Request(_, socket, _, said) | Stage::Reply(_, socket, _, said)
+            Stage::Request(_, _, said) | Stage::Reply(_, _, said)
                 if said.psn != terms.local_psn =>
             {
-                socket.set_linger_abort();
-                drop(socket);
+                if let Some(socket) = &self.means.socket {
+                    let _ = socket.disconnect();
+                }
                 self.connect(turn, terms)
             }
-            Stage::Request(mut frame, socket, limit, said) => match frame.send(&socket) {
+            Stage::Request(mut frame, limit, said) => match self.send(&mut frame) {
                 Ok(true) => match FrameReader::new(FrameKind::Reply) {
-                    Ok(frame) => Outcome::Go(Stage::Reply(frame, socket, limit, said)),
+                    Ok(frame) => Outcome::Go(Stage::Reply(frame, limit, said)),
                     Err(_) => Outcome::Retry,
                 },
-                Ok(false) if !limit.is_over() => {
-                    Outcome::Wait(Stage::Request(frame, socket, limit, said))
-                }
+                Ok(false) if !limit.is_over() => Outcome::Wait(Stage::Request(frame, limit, said)),
                 _ => Outcome::Retry,
             },
-            Stage::Reply(frame, socket, limit, said) => {
-                self.conclude(turn, terms, (frame, socket, limit, said))
-            }
+            Stage::Reply(frame, limit, said) => self.conclude(turn, terms, (frame, limit, said)),
             Stage::Await(Some(visitor)) => self.consider(turn, terms, visitor),
             Stage::Answer(frame, answer) => self.answer(frame, answer),
             Stage::Answered(answer) => self.begin(turn, terms, answer),
             waiting => Outcome::Wait(waiting),
         }
+    }
+
+    /// The state of the initiator's connection.
+    fn tcp_state(&self) -> TcpState {
+        match &self.means.socket {
+            Some(socket) => socket.tcp_state(),
+            None => TcpState::Close,
+        }
+    }
+
+    /// Sends of the Request what TCP takes; whether that is the rest of it.
+    fn send(&self, frame: &mut FrameWriter) -> Result<bool> {
+        frame.send(self.means.socket.as_ref().ok_or(EPIPE)?)
     }
 
     /// Starts the stream.
@@ -372,25 +396,25 @@ impl Stage {
         match self {
             Self::Hold(limit)
             | Self::Pause(limit)
-            | Self::Tcp(_, limit)
-            | Self::Request(_, _, limit, _)
-            | Self::Reply(_, _, limit, _)
+            | Self::Tcp(limit)
+            | Self::Request(_, limit, _)
+            | Self::Reply(_, limit, _)
             | Self::Left(limit) => Some(*limit),
             Self::Answer(_, answer) | Self::Answered(answer) => Some(answer.limit),
             Self::Await(_) | Self::Running(_) => None,
         }
     }
 
-    /// Its socket.
+    /// The accepted socket.
     fn socket(&self) -> Option<&Socket> {
         match self {
-            Self::Tcp(socket, _)
-            | Self::Request(_, socket, _, _)
-            | Self::Reply(_, socket, _, _) => Some(socket),
             Self::Await(Some(visitor)) => Some(&visitor.socket),
             Self::Answer(_, answer) | Self::Answered(answer) => Some(&answer.socket),
             Self::Hold(_)
             | Self::Pause(_)
+            | Self::Tcp(_)
+            | Self::Request(..)
+            | Self::Reply(..)
             | Self::Await(None)
             | Self::Running(_)
             | Self::Left(_) => None,

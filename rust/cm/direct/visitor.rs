@@ -4,6 +4,7 @@
 
 use core::net::{
     IpAddr,
+    Ipv4Addr,
     SocketAddr, //
 };
 
@@ -161,6 +162,25 @@ impl Visitor {
             true => judge(&self.hello, terms, qpn),
             false => Verdict::Stranger,
         }
+    }
+
+    /// The address for whose guesses of packet sequence numbers this is one: he names queue pair
+    /// `qpn` and its peer, and came the way the peer has to come. Others learn nothing anyway.
+    pub(super) fn guesser(&self, terms: &Terms, qpn: Qpn, ifindex: u32) -> Option<IpAddr> {
+        let hello = &self.hello;
+        let guesses = hello.to == qpn.get()
+            && hello.from == terms.remote
+            && self.came_by(&terms.reach, ifindex);
+        guesses.then_some(match terms.reach {
+            Reach::Ip { remote, .. } => remote,
+            // All addresses of the loopback interface are this host's.
+            Reach::Local => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        })
+    }
+
+    /// Sends him away without an answer: he may come again.
+    pub(super) fn dismiss(self) {
+        self.socket.set_linger_abort();
     }
 
     /// The Reply that lets him in, and what is agreed on.

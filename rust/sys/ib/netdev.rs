@@ -115,6 +115,12 @@ impl Netdev<'_> {
         self.info.ifindex
     }
 
+    /// The index of the L3 master device (VRF) that it is in; 0: none.
+    pub(crate) fn l3mdev(&self) -> u32 {
+        // SAFETY: The interface is kept.
+        unsafe { bindings::rsiw_netdev_l3mdev(self.netdev.as_ptr().cast()) }
+    }
+
     /// Its name.
     pub(crate) fn name(&self) -> &[u8] {
         let name = &self.info.name;

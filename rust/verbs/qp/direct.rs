@@ -26,6 +26,7 @@ use crate::{
     cm, params,
     stream::Close,
     sys::{
+        context::Caller,
         errno::{
             EADDRNOTAVAIL,
             EHOSTUNREACH,
@@ -198,8 +199,12 @@ impl Qp {
             return Err(EOPNOTSUPP);
         }
         let told = named.told;
+        // What belongs to the network namespace of an interface is for the processes in there.
+        if !Caller::is_in_net(self.device().net_id()) {
+            return Err(EADDRNOTAVAIL);
+        }
         let (reach, role) = self.find_peer(&told.path, told.dest_qpn)?;
-        cm::direct::begin(self, |endpoint| {
+        cm::direct::begin(self, reach, role, |endpoint| {
             let mut inner = self.inner.lock();
             if inner.state != QpState::Idle || !inner.initialised {
                 return Err(EINVAL);

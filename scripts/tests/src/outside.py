@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """A process that uses what belongs to a network namespace it is not in.
 
-usage: outside.py queues DEVICE            two connected queue pairs on the namespace's device
-       outside.py listener DEVICE NETNS    a wildcard listener, made in there before it left
+usage: outside.py queues DEVICE NETNS      two queue pairs on its device, connected from in there
+       outside.py listener DEVICE NETNS    a wildcard listener, made in there
 
 Says what it has done, one word a line, and goes on with each line of its standard input.
 """
@@ -29,12 +29,24 @@ def told(device):
     device.close()
 
 
-def queues(device):
+def enter(netns):
+    """Goes into a namespace; gives the one before."""
+    home = os.open("/proc/self/ns/net", os.O_RDONLY)
+    there = os.open(f"/run/netns/{netns}", os.O_RDONLY)
+    os.setns(there, os.CLONE_NEWNET)
+    os.close(there)
+    return home
+
+
+def queues(device, netns):
     device = Device(device)
     a, b = smaller_first(*pair(device))
+    # Who names a peer is in the namespace of the interface.
+    home = enter(netns)
     for one, other in ((a, b), (b, a)):
         one.to_rtr(other)
         one.to_rts()
+    os.setns(home, os.CLONE_NEWNET)
     talk(a, b)
     step("connected")
     # Their sockets keep the namespace, whose name has gone.
@@ -47,10 +59,7 @@ def queues(device):
 
 def listener(device, netns):
     device = Device(device)
-    home = os.open("/proc/self/ns/net", os.O_RDONLY)
-    there = os.open(f"/run/netns/{netns}", os.O_RDONLY)
-    os.setns(there, os.CLONE_NEWNET)
-    os.close(there)
+    home = enter(netns)
     address = AddrInfo(src="0.0.0.0", src_service="7999", port_space=ce.RDMA_PS_TCP,
                        flags=ce.RAI_PASSIVE)
     cap = QPCap(max_send_wr=4, max_recv_wr=4, max_send_sge=1, max_recv_sge=1)

@@ -68,6 +68,13 @@ def works(device):
     b.close()
 
 
+def waiter(device):
+    """One that waits: the port is open as long as there is one."""
+    a, b = smaller_first(*pair(device))
+    b.to_rtr(a)
+    return a, b
+
+
 def nonsense(device):
     """whatever is no Request is closed without an answer, a stranger's Request is refused"""
     a, b = smaller_first(*pair(device))
@@ -145,17 +152,19 @@ def own_impostor(device):
 
 def waiting(device):
     """one who comes for a queue pair that is still INIT waits, but not for ever"""
+    others = waiter(device)
     a, b = smaller_first(*pair(device))
     begun = time.monotonic()
     silent("a queue pair in INIT", request(hello(a.number, b.number, a.psn, b.psn)))
     check(time.monotonic() - begun > 1, "did not wait")
-    a.close()
-    b.close()
+    for end in (a, b, *others):
+        end.close()
 
 
 def crowd(device):
     """10,000 silent connections keep nobody out, and leave nothing behind"""
     resource.setrlimit(resource.RLIMIT_NOFILE, (CROWD + 100, CROWD + 100))
+    others = waiter(device)
     sockets = []
     for i in range(CROWD):
         s = socket.socket(socket.AF_INET)
@@ -168,6 +177,8 @@ def crowd(device):
     for s in sockets:
         s.close()
     works(device)
+    for end in others:
+        end.close()
 
 
 if __name__ == "__main__":

@@ -2,19 +2,6 @@
 
 //! The initiator of a connection (docs/direct-mode.md, section 3).
 
-use core::net::{
-    IpAddr,
-    Ipv4Addr,
-    SocketAddr,
-    SocketAddrV6, //
-};
-
-use iwarp_wire::{
-    mpa::negotiate::Refusal,
-    RtrKind, //
-};
-use kernel::prelude::*;
-
 use super::{
     Direct,
     Outcome,
@@ -23,10 +10,10 @@ use super::{
 use crate::{
     cm::{
         direct::{
+            addresses,
             hello::Hello,
             visitor::{
                 hello,
-                is_link_local,
                 judge,
                 policy,
                 Verdict, //
@@ -43,50 +30,36 @@ use crate::{
     },
     params,
     stream::Role as StreamRole,
-    sys::{
-        net::Family,
-        socket::Socket, //
-    },
     verbs::{
         counters::Counter,
-        direct::{
-            Reach,
-            Terms, //
-        }, //
+        direct::Terms, //
     },
+};
+use iwarp_wire::{
+    mpa::negotiate::Refusal,
+    RtrKind, //
 };
 
 impl Direct {
-    /// Makes a socket that connects.
+    /// Has the socket connect.
     #[inline(never)]
     pub(super) fn connect(&self, turn: &mut Turn<'_>, terms: &Terms) -> Outcome {
-        let port = params::direct_port();
-        let ifindex = turn.device.ifindex();
-        let at = |ip: IpAddr, port| match ip {
-            IpAddr::V6(v6) if is_link_local(&ip) => {
-                SocketAddr::V6(SocketAddrV6::new(v6, port, 0, ifindex))
-            }
-            ip => SocketAddr::new(ip, port),
+        let Some(socket) = &self.means.socket else {
+            return Outcome::Fail;
         };
-        let (local, remote) = match terms.reach {
-            Reach::Ip { local, remote } => (at(local, 0), at(remote, port)),
-            Reach::Local => {
-                let host = IpAddr::V4(Ipv4Addr::LOCALHOST);
-                (at(host, 0), at(host, port))
-            }
-        };
-        let open = || {
-            let socket = Socket::create(&turn.device.netns().ok_or(ENODEV)?, Family::of(&remote))?;
+        if !turn.device.cm_state().may_attempt() {
+            return Outcome::Retry;
+        }
+        let (local, remote) = addresses(terms.reach, turn.device.ifindex());
+        let begin = || {
             if terms.traffic_class != 0 {
                 socket.set_tos(terms.traffic_class);
             }
             socket.bind_address(&local)?;
-            socket.install(turn.endpoint.clone());
-            socket.connect_nonblocking(&remote)?;
-            Ok::<_, Error>(socket)
+            socket.connect_nonblocking(&remote)
         };
-        match open() {
-            Ok(socket) => Outcome::Go(Stage::Tcp(socket, Limit::new(params::connect_timeout_ms()))),
+        match begin() {
+            Ok(()) => Outcome::Go(Stage::Tcp(Limit::new(params::connect_timeout_ms()))),
             // The address may come, and a route.
             Err(_) => Outcome::Retry,
         }
@@ -94,13 +67,13 @@ impl Direct {
 
     /// Prepares the Request.
     #[inline(never)]
-    pub(super) fn greet(&self, terms: &Terms, socket: Socket) -> Outcome {
+    pub(super) fn greet(&self, terms: &Terms) -> Outcome {
         let said = hello(terms, self.qp.qp().qpn());
         let request = policy(terms.ird);
         match FrameWriter::new(&request.request(&said.encode())) {
             Ok(frame) => {
                 let limit = Limit::new(params::mpa_reply_timeout_ms());
-                Outcome::Go(Stage::Request(frame, socket, limit, said))
+                Outcome::Go(Stage::Request(frame, limit, said))
             }
             Err(_) => Outcome::Retry,
         }
@@ -109,15 +82,18 @@ impl Direct {
     /// Reads the Reply, and starts the stream.
     #[inline(never)]
     pub(super) fn conclude(
-        &self,
+        &mut self,
         turn: &mut Turn<'_>,
         terms: &Terms,
-        (mut reader, socket, limit, said): (FrameReader, Socket, Limit, Hello),
+        (mut reader, limit, said): (FrameReader, Limit, Hello),
     ) -> Outcome {
-        let frame = match reader.read(&socket) {
+        let Some(socket) = &self.means.socket else {
+            return Outcome::Fail;
+        };
+        let frame = match reader.read(socket) {
             Ok(Some(frame)) => frame,
             Ok(None) if limit.is_over() => return Outcome::Retry,
-            Ok(None) => return Outcome::Wait(Stage::Reply(reader, socket, limit, said)),
+            Ok(None) => return Outcome::Wait(Stage::Reply(reader, limit, said)),
             // Somebody else has the port over there.
             Err(ReadError::Malformed(_)) => return Outcome::Fail,
             Err(ReadError::Closed | ReadError::Broken(_)) => return Outcome::Retry,
@@ -143,6 +119,9 @@ impl Direct {
         };
         turn.device.counters().add(Counter::Connects, 1);
         let config = stream_config(&agreed, role);
-        self.start(turn, socket, config, theirs.expects)
+        match self.means.socket.take() {
+            Some(socket) => self.start(turn, socket, config, theirs.expects),
+            None => Outcome::Fail,
+        }
     }
 }

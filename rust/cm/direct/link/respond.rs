@@ -77,6 +77,7 @@ impl Direct {
         match visitor.verdict(terms, qpn, turn.device.ifindex()) {
             Verdict::Unproven => Outcome::Wait(Stage::Await(Some(visitor))),
             Verdict::Stranger => {
+                self.count_guess(turn, terms, &visitor);
                 visitor.refuse();
                 Outcome::Wait(Stage::Await(None))
             }
@@ -87,8 +88,29 @@ impl Direct {
         }
     }
 
-    /// Prepares the Reply for the peer.
+    /// Counts a visitor who named the queue pair and its peer, and was wrong about the numbers that
+    /// only the two ends know.
+    fn count_guess(&self, turn: &Turn<'_>, terms: &Terms, visitor: &Visitor) {
+        let guesser = visitor.guesser(terms, self.qp.qp().qpn(), turn.device.ifindex());
+        if let (Some(entry), Some(guesser)) = (&self.means.entry, guesser) {
+            entry.door().has_guessed(guesser);
+        }
+    }
+
+    /// Whether a visitor is not heard, since too many from his address have guessed.
+    fn is_silenced(&self, turn: &Turn<'_>, terms: &Terms, visitor: &Visitor) -> bool {
+        let guesser = visitor.guesser(terms, self.qp.qp().qpn(), turn.device.ifindex());
+        match (&self.means.entry, guesser) {
+            (Some(entry), Some(guesser)) => !entry.door().may_guess(guesser),
+            _ => false,
+        }
+    }
+
+    /// Prepares the Reply for the peer. The connection belongs to the queue pair's owner from now on.
     fn let_in(&self, terms: &Terms, visitor: Visitor) -> Result<(FrameWriter, Answer)> {
+        visitor
+            .socket
+            .inherit(self.means.owner.as_ref().ok_or(EINVAL)?)?;
         let (frame, agreed) = visitor.accept(terms, self.qp.qp().qpn())?;
         let answer = Answer {
             agreed,
@@ -143,6 +165,7 @@ impl Direct {
     }
 
     /// Somebody wants this queue pair.
+    #[inline(never)]
     pub(in crate::cm::direct) fn visit(&mut self, turn: &mut Turn<'_>, visitor: Visitor) {
         let qp = self.qp.qp();
         let Some(terms) = qp.terms() else {
@@ -153,7 +176,15 @@ impl Direct {
             Some(stage) => stage,
             None => Stage::first(&terms),
         };
+        if self.is_silenced(turn, &terms, &visitor) {
+            visitor.dismiss();
+            self.stage = Some(stage);
+            return;
+        }
         let verdict = visitor.verdict(&terms, qp.qpn(), turn.device.ifindex());
+        if verdict == Verdict::Stranger {
+            self.count_guess(turn, &terms, &visitor);
+        }
         if terms.role == Role::Both {
             self.stage = Some(stage);
             self.meet_itself(turn, &terms, visitor, verdict);
@@ -193,7 +224,12 @@ impl Direct {
                     self.mirror = Mirror::Answer(frame, answer);
                 }
             }
-            _ => visitor.refuse(),
+            _ => {
+                if verdict != Verdict::Stranger && !ours {
+                    self.count_guess(turn, terms, &visitor);
+                }
+                visitor.refuse();
+            }
         }
     }
 }

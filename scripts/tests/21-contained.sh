@@ -1,0 +1,78 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 400
+# What confines a process confines its connections by rendezvous and over rdma_cm: BPF programs of its
+# control group, Landlock, its network namespace. The memory of sockets is charged to its memory cgroup,
+# the port of rendezvous is open while it is needed, and guesses are limited (src/contained.py).
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=cgroup.sh
+. "$(dirname "$0")/cgroup.sh"
+
+RSIW_PARAMS="direct_timeout_ms=3000 connect_timeout_ms=3000 $RSIW_PARAMS"
+
+# in_group COMMAND...
+# shellcheck disable=SC2016 # expanded by the inner shell
+in_group() { exec sh -c 'echo $$ >"$1/cgroup.procs"; shift; exec "$@"' sh "$CGROUP/charged" "$@"; }
+
+# charged LABEL TOOL ARGUMENT...: of the memory that TCP has when data is on a path of 20 ms, the control
+# group of the sending process pays for at least a half. The receiver is outside. ib_read_bw's server
+# sends, and ib_write_bw's client.
+PORT=18700
+charged() {
+	local label=$1 tool=$2 most=0 all=0 value before_server= before_client= server
+	shift 2
+	case $tool in
+	ib_read_bw) before_server=in_group ;;
+	*) before_client=in_group ;;
+	esac
+	PORT=$((PORT + 1))
+	spawn server $before_server "$tool" "$@" -d r0 -F -p "$PORT" -s 65536 -D 4
+	server=$SPAWNED
+	wait_listening "$PORT"
+	spawn client $before_client "$tool" "$@" -d r0 -F -p "$PORT" -s 65536 -D 4 "$RDMA_V4"
+	while alive "$SPAWNED"; do
+		value=$(sed -n 's/^sock //p' "$CGROUP/charged/memory.stat")
+		[ "$value" -le "$most" ] || most=$value
+		value=$(sed -n 's/^TCP:.* mem \([0-9]*\).*/\1/p' /proc/net/sockstat)
+		[ "$value" -le "$all" ] || all=$value
+		sleep 0.05
+	done
+	finish "$SPAWNED" 30 client
+	finish "$server" 30 server
+	all=$((all * $(getconf PAGESIZE)))
+	[ "$all" -ge 500000 ] || die "$label: TCP had only $all octets; nothing was on the way"
+	[ "$most" -ge $((all / 2)) ] || die "$label: of $all octets that TCP had, $most were charged to the sender"
+	ok "$label: $most of $all octets are charged to the sender"
+}
+
+cgroup_root
+export CGROUP
+single_bed
+# shellcheck disable=SC2016 # expanded by the inner shell
+for port in 7200 7201; do
+	spawn "rping-$port" rping -s -P -a "$RDMA_V4" -p "$port"
+	wait_listening "$port"
+done
+PYTHONPATH="$(dirname "$0")/src" timeout -k 5 $((300 * FACTOR)) python3 -B "$(dirname "$0")/src/contained.py" 2>&1 ||
+	die "contained.py: status $?"
+
+if ! grep -qw memory "$CGROUP/cgroup.controllers"; then
+	say "this kernel has no memory cgroups"
+	exit 0
+fi
+echo +memory >"$CGROUP/cgroup.subtree_control"
+mkdir "$CGROUP/charged"
+remove_group() { rmdir "$CGROUP/charged"; }
+DONE_HOOK=remove_group
+tc qdisc add dev lo root netem delay 20ms limit 100000
+no_delay() {
+	tc qdisc del dev lo root
+	remove_group
+}
+DONE_HOOK=no_delay
+# One of the two connects by rendezvous, the other one accepts.
+charged "rdma_cm, accepted" ib_read_bw -R
+charged "rdma_cm, connected" ib_write_bw -R
+charged "rendezvous, the server sends" ib_read_bw -x 1
+charged "rendezvous, the client sends" ib_write_bw -x 1

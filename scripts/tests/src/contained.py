@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What confines a process confines its connections over RDMA.
+
+usage: contained.py [CASE...]       CGROUP: the root of the control groups
+       contained.py landlocked      in a process of its own: it is confined for good
+"""
+
+import socket
+import subprocess
+
+from confine import CONNECT4, EGRESS, KINDS, SOCK_CREATE, forbid, inside, landlock
+from direct import *
+from strangers import HERE, PORT, answer, hello, request
+
+CM_PORT = 7200
+# docs/direct-mode.md, section 4.
+GUESSES = 32
+
+
+def rping(port=CM_PORT):
+    """Whether a client of rdma_cm finds the server, which is not confined."""
+    result = subprocess.run(["timeout", str(20 * FACTOR), "rping", "-c", "-a", HERE, "-p", str(port),
+                             "-C", "2"], capture_output=True, text=True, check=False)
+    return result.returncode == 0
+
+
+def listening(port=PORT):
+    """Whether a TCP socket listens on the port, in this network namespace."""
+    found = subprocess.run(["ss", "-Hltn", f"sport = :{port}"], capture_output=True, check=True)
+    return bool(found.stdout.strip())
+
+
+def parts(a, b):
+    """The two go their ways."""
+    a.close()
+    b.close()
+
+
+def talks(device):
+    """What is not confined connects."""
+    a, b = pair(device)
+    a.connect(b)
+    b.connect(a)
+    talk(a, b, 1)
+    parts(a, b)
+
+
+def stays_apart(what, sender, other):
+    """Both ends are told of each other, and no connection comes of it."""
+    sender.to_rts(HASTY, 0)
+    other.to_rts(HASTY, 0)
+    other.recv()
+    sender.send()
+    sender.fails(30)
+    check((SEND, GOOD) not in sender.completions(), f"{what}: the peer was reached")
+    check((RECV, GOOD) not in other.completions(), f"{what}: a message arrived")
+
+
+def cgroup(device):
+    """BPF programs of a control group hold for connections by rendezvous and over rdma_cm"""
+    root = os.environ["CGROUP"]
+    talks(device)
+    check(rping(), "rping does not work anyway")
+    for kind in (EGRESS, CONNECT4, SOCK_CREATE):
+        group = f"{root}/{KINDS[kind]}"
+        os.mkdir(group)
+        forbid(group, kind)
+        for confined in ("initiator", "responder"):
+            what = f"{KINDS[kind]}, {confined}"
+            a, b = smaller_first(*pair(device))
+            one, other = (a, b) if confined == "initiator" else (b, a)
+            with inside(root, group):
+                if kind == SOCK_CREATE:
+                    one.refuses(what, one.rtr_attr(other), TO_RTR, (errno.EPERM,))
+                else:
+                    one.to_rtr(other)
+            if kind == SOCK_CREATE:
+                parts(a, b)
+                continue
+            other.to_rtr(one)
+            if (kind, confined) == (CONNECT4, "responder"):
+                # It does not connect.
+                a.to_rts()
+                b.to_rts()
+                talk(a, b, 1)
+            else:
+                stays_apart(what, one, other)
+            parts(a, b)
+            device.events()
+            device.seen.clear()
+        with inside(root, group):
+            check(not rping(), f"{KINDS[kind]}: rdma_cm connects")
+        os.rmdir(group)
+    talks(device)
+    check(rping(), "rping does not work any more")
+
+
+def lsm(_device):
+    """Landlock's right to connect holds for both"""
+    subprocess.run([sys.executable, "-B", __file__, "landlocked"], check=True)
+
+
+def landlocked():
+    """Works in a process that may connect to one port."""
+    device = Device()
+    a, b = smaller_first(*pair(device))
+    landlock(CM_PORT)
+    a.refuses("connect to port 4791", a.rtr_attr(b), TO_RTR, (errno.EACCES,))
+    # Who accepts does not connect.
+    b.to_rtr(a)
+    check(rping(), "rping to the port that is allowed")
+    check(not rping(CM_PORT + 1), "rping to another port connects")
+    parts(a, b)
+    landlock(CM_PORT, PORT)
+    a, b = smaller_first(*pair(device))
+    a.refuses("the first ruleset still holds", a.rtr_attr(b), TO_RTR, (errno.EACCES,))
+    parts(a, b)
+    device.close()
+
+
+def namespace(device):
+    """a process in another network namespace has no use of the interface's GIDs"""
+    home = os.open("/proc/self/ns/net", os.O_RDONLY)
+    a, b = smaller_first(*pair(device))
+    os.unshare(os.CLONE_NEWNET)
+    for one, other in ((a, b), (b, a)):
+        one.refuses("another namespace", one.rtr_attr(other), TO_RTR, (errno.EADDRNOTAVAIL,))
+    os.setns(home, os.CLONE_NEWNET)
+    a.connect(b)
+    b.connect(a)
+    talk(a, b)
+    parts(a, b)
+    os.close(home)
+
+
+def port(device):
+    """the port is open as long as a responder waits or is connected"""
+    check(not listening(), "the port is open although nobody waits")
+    a, b = smaller_first(*pair(device))
+    a.to_rtr(b)
+    check(not listening(), "the port is open for an initiator")
+    b.to_rtr(a)
+    check(listening(), "the port is closed to the initiator")
+    a.to_rts()
+    b.to_rts()
+    talk(a, b, 1)
+    check(listening(), "the port is closed although a responder is connected")
+    b.close()
+    wait_for(10, "the port is closed", lambda: not listening())
+    a.close()
+
+
+def guesses(device):
+    """guesses of packet sequence numbers are limited, and the peer is let in nevertheless"""
+    a, b = smaller_first(*pair(device))
+    b.connect(a)
+    begun = time.monotonic()
+    heard = 0
+    for i in range(1, GUESSES + 20):
+        got = answer(request(hello(a.number, b.number, a.psn ^ i, b.psn)))
+        check(got == b"" or got[16] & 0x20, f"guess {i}: answered by {got!r}")
+        heard += got != b""
+    # One more a second.
+    most = GUESSES + 1 + time.monotonic() - begun
+    check(GUESSES <= heard <= most, f"{heard} guesses were heard, {GUESSES} to {most:.0f} may be")
+    a.connect(b)
+    talk(a, b)
+    parts(a, b)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["landlocked"]:
+        landlocked()
+    else:
+        run((cgroup, lsm, namespace, port, guesses), 200)
