@@ -47,6 +47,24 @@ TRACE_EVENT(rsiw_terminate,
 		  __entry->sent ? "sent" : "received", __entry->code)
 );
 
+/* rdma_listen() failed; most often because another TCP socket has the port, an error of -EADDRINUSE. */
+TRACE_EVENT(rsiw_listen_failed,
+	TP_PROTO(u32 ifindex, u32 port, s32 error),
+	TP_ARGS(ifindex, port, error),
+	TP_STRUCT__entry(
+		__field(u32, ifindex)
+		__field(u32, port)
+		__field(s32, error)
+	),
+	TP_fast_assign(
+		__entry->ifindex = ifindex;
+		__entry->port = port;
+		__entry->error = error;
+	),
+	TP_printk("ifindex=%u port=%u error=%d%s", __entry->ifindex, __entry->port, __entry->error,
+		  __entry->error == -EADDRINUSE ? " (a TCP socket has the port)" : "")
+);
+
 #endif /* _RSIW_TRACE_H */
 
 #undef TRACE_INCLUDE_PATH

@@ -59,6 +59,7 @@ use crate::{
             Incoming,
             ListenSocket, //
         },
+        trace,
         work, //
     },
     verbs::{
@@ -171,6 +172,13 @@ impl Listener {
 
     /// Begins to listen on behalf of `iw_cm`.
     pub(super) fn start(device: &Arc<Device>, call: ListenCall, backlog: u32) -> Result<Handle> {
+        let port = call.local().port();
+        Self::open(device, call, backlog)
+            .inspect_err(|error| trace::listen_failed(device.ifindex(), port, error.to_errno()))
+    }
+
+    /// As [`start`](Self::start).
+    fn open(device: &Arc<Device>, call: ListenCall, backlog: u32) -> Result<Handle> {
         if device.going() {
             return Err(ENODEV);
         }
@@ -214,8 +222,12 @@ impl Listener {
         if matches!(local, SocketAddr::V6(_)) {
             socket.set_v6only(call.v6_only());
         }
+        let l3mdev = device.l3mdev();
         if local.ip().is_unspecified() || local.ip().is_loopback() {
             socket.bind_to_device(device.ifindex())?;
+        } else if l3mdev != 0 {
+            // The address is that of a VRF.
+            socket.bind_to_device(l3mdev)?;
         }
         if let Some(tos) = call.tos() {
             socket.set_tos(tos);

@@ -44,3 +44,21 @@ pub(crate) fn terminate(qpn: u32, sent: bool, code: u32) {
         unsafe { bindings::rust_do_trace_rsiw_terminate(qpn, sent, code) }
     }
 }
+
+/// `rdma_listen()` failed with a negative error number. Process context.
+pub(crate) fn listen_failed(ifindex: u32, port: u16, error: i32) {
+    #[cfg(not(CONFIG_TRACEPOINTS))]
+    let _ = (ifindex, port, error);
+    #[cfg(CONFIG_TRACEPOINTS)]
+    // SAFETY: A real static key, defined by `include/trace.c`.
+    if unsafe {
+        kernel::jump_label::static_branch_unlikely!(
+            bindings::__tracepoint_rsiw_listen_failed,
+            bindings::tracepoint,
+            key
+        )
+    } {
+        // SAFETY: The event takes three numbers.
+        unsafe { bindings::rust_do_trace_rsiw_listen_failed(ifindex, port.into(), error) }
+    }
+}

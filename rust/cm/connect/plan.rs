@@ -15,7 +15,10 @@ use crate::{
     },
     params,
     sys::{
-        errno::EADDRINUSE,
+        errno::{
+            EADDRINUSE,
+            EADDRNOTAVAIL, //
+        },
         iwcm::{
             ConnParam,
             ConnectCall,
@@ -57,19 +60,44 @@ impl Plan {
     }
 
     /// Makes a socket of the current process that connects, and limits the time for that.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE`: the port that the user has chosen is in use, or connected to that peer.
     pub(super) fn open(&self, turn: &mut Turn<'_>) -> Result<Socket> {
-        let Peers { local, remote } = &self.peers;
+        let local = &self.peers.local;
+        let socket = self.prepare(local, turn)?;
+        match self.connect(&socket, turn) {
+            // It has an address of its own, so there is such a connection already.
+            Err(EADDRNOTAVAIL) if local.port() != 0 && socket.gives_out(local.port()) => {
+                let mut any = *local;
+                any.set_port(0);
+                let socket = self.prepare(&any, turn)?;
+                self.connect(&socket, turn).map(|()| socket)
+            }
+            Err(EADDRNOTAVAIL) => Err(EADDRINUSE),
+            result => result.map(|()| socket),
+        }
+    }
+
+    /// Makes a socket with an address.
+    fn prepare(&self, local: &SocketAddr, turn: &Turn<'_>) -> Result<Socket> {
+        let remote = &self.peers.remote;
         let socket = Socket::create(&turn.device.netns().ok_or(ENODEV)?, Family::of(remote))?;
         socket.ask_to_connect(remote)?;
         if let Some(tos) = self.tos {
             socket.set_tos(tos);
+        }
+        // Within a VRF there are addresses and routes of its own.
+        let l3mdev = turn.device.l3mdev();
+        if l3mdev != 0 {
+            socket.bind_to_device(l3mdev)?;
         }
         if local.port() != 0 || !local.ip().is_unspecified() {
             socket.set_reuse();
             Self::bind(&socket, local)?;
         }
         socket.install(turn.endpoint.clone());
-        self.connect(&socket, turn)?;
         Ok(socket)
     }
 

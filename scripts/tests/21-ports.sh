@@ -1,0 +1,43 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 120
+# Ports that somebody has already. A second connection from the source port of the first one is told so, or
+# gets another port where the port is one that TCP draws; rdma_listen beside a TCP listener is told so, by
+# the trace event too.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+
+TRACE=/sys/kernel/tracing
+EADDRINUSE=98
+
+# twice PORT SECOND: two connections from PORT; the second one is answered SECOND.
+twice() {
+	run 30 "from port $1" "$RSIW_TESTBIN/source" "$RDMA_V4" "$1" "$RDMA_V4" 7200
+	printf '0\n%s\n' "$2" | diff - "$(log_of "$(label_of "from port $1")")" ||
+		die "port $1: not the expected answers to rdma_connect"
+	ok "two connections from port $1: 0, then $2"
+}
+
+single_bed
+spawn server rping -s -P -a "$RDMA_V4" -p 7200
+wait_listening 7200
+read -r low high </proc/sys/net/ipv4/ip_local_port_range
+[ "$low" -gt 7300 ] || die "port 7300 is one of those that TCP draws"
+twice 7300 "$EADDRINUSE"
+twice "$(((low + high) / 2))" 0
+
+mountpoint -q "$TRACE" || { mount -t tracefs none "$TRACE" && MOUNTS+=("$TRACE"); }
+echo 1 >"$TRACE/events/rsiw/rsiw_listen_failed/enable"
+spawn tcp python3 -c 'import socket, sys, signal
+s = socket.create_server((sys.argv[1], 7201))
+signal.pause()' "$RDMA_V4"
+wait_listening 7201
+if timeout 20 rping -s -a "$RDMA_V4" -p 7201 >"$WORK/beside.log" 2>&1; then
+	die "rping listens beside a TCP listener"
+fi
+grep -qE "Address already in use|error $EADDRINUSE" "$WORK/beside.log" ||
+	die "rping does not say why: $(cat "$WORK/beside.log")"
+echo 0 >"$TRACE/events/rsiw/rsiw_listen_failed/enable"
+grep -q "rsiw_listen_failed: .*port=7201 error=-$EADDRINUSE (a TCP socket has the port)" "$TRACE/trace" ||
+	die "the trace does not say so: $(tail "$TRACE/trace")"
+ok "rdma_listen beside a TCP listener"
