@@ -1,0 +1,50 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 200
+# An interface in a VRF: its addresses and routes are those of the VRF, and connections over its device
+# are in there, whichever end connects, over rdma_cm and by rendezvous, as a TCP socket's bound to the VRF.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=pingpong.sh
+. "$(dirname "$0")/pingpong.sh"
+# shellcheck source=rping.sh
+. "$(dirname "$0")/rping.sh"
+
+rsiw_load
+modprobe vrf || exit 77
+veth_bed
+ip link add vrf0 type vrf table 100
+NETDEVS+=(vrf0)
+ip link set vrf0 up
+ip link set rv0 master vrf0
+# IPv6 addresses go when the interface changes its master.
+ip addr add fd98::1/64 dev rv0 nodad 2>/dev/null || true
+make_link r0 rv0
+make_peer_link r1 "$RSIW_TYPE"
+
+# What swaps the numbers of queue pairs is an ordinary TCP connection.
+IN_VRF="ip vrf exec vrf0"
+
+# The path is there.
+run 20 "a packet in the VRF" ping -c 1 -W 5 -I vrf0 "$VETH_FAR"
+
+# across LABEL SERVER-PREFIX CLIENT-PREFIX ADDRESS [LISTEN-ON [SOURCE]]
+across() {
+	local label=$1 server
+	# shellcheck disable=SC2086 # a list of words
+	spawn server $2 rping -s -a "${5:-$4}" -p 7174
+	server=$SPAWNED
+	wait_listening 7174 "$2"
+	# shellcheck disable=SC2086
+	run 20 "$label" $3 rping -c -a "$4" -p 7174 -C 3 ${6:+-I "$6"}
+	finish "$server" 20 server
+	ok "$label"
+}
+across "rping into the VRF" "" "$IN_PEER" "$VETH_NEAR"
+across "rping into the VRF, to a listener on all addresses" "" "$IN_PEER" "$VETH_NEAR" 0.0.0.0
+across "rping out of the VRF" "$IN_PEER" "" "$VETH_FAR" "" "$VETH_NEAR"
+across "rping within the VRF" "" "" "$VETH_NEAR" "" "$VETH_NEAR"
+PINGPONG_SERVER_DEVICE=r0 PINGPONG_CLIENT_DEVICE=r1 \
+	pingpong_pair "rendezvous, server here" "$IN_VRF" "$IN_PEER" "$VETH_NEAR" ibv_rc_pingpong -g 1 -n 100
+PINGPONG_SERVER_DEVICE=r1 PINGPONG_CLIENT_DEVICE=r0 \
+	pingpong_pair "rendezvous, server there" "$IN_PEER" "$IN_VRF" "$VETH_FAR" ibv_rc_pingpong -g 1 -n 100
