@@ -54,7 +54,10 @@ use crate::{
         Role, //
     },
     sys::{
-        ib::wr::QpPtr,
+        ib::{
+            core_ref::CoreHold,
+            event::CoreQp, //
+        },
         iwcm::{
             AcceptCall,
             CmOps,
@@ -67,7 +70,6 @@ use crate::{
     verbs::{
         limits::MAX_RD_ATOM,
         Device,
-        Qp,
         Rsiw, //
     },
 };
@@ -100,12 +102,8 @@ impl CmOps for Rsiw {
         }
     }
 
-    fn find_qp(device: &Arc<Device>, number: u32) -> Option<QpPtr> {
+    fn find_qp(device: &Arc<Device>, number: u32) -> Option<CoreHold<CoreQp>> {
         device.qp_for_cm(number)
-    }
-
-    fn put_qp(qp: &Arc<Qp>) {
-        qp.cm_put();
     }
 }
 

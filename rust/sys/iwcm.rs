@@ -53,8 +53,9 @@ pub(crate) use self::{
     },
 };
 use crate::sys::ib::{
+    core_ref::CoreHold,
     driver::Driver,
-    wr::QpPtr, //
+    event::CoreQp, //
 };
 
 /// The driver's name of a listener or of a connection that `iw_cm` has not decided on.
@@ -116,9 +117,7 @@ pub(crate) trait CmOps: Driver {
     /// Ends listening.
     fn unlisten(device: &Arc<Self::Device>, listener: Handle);
 
-    /// Finds a queue pair by its number and takes a reference to it. Any context.
-    fn find_qp(device: &Arc<Self::Device>, number: u32) -> Option<QpPtr>;
-
-    /// Gives such a reference back. Any context.
-    fn put_qp(qp: &Arc<Self::Qp>);
+    /// Finds a queue pair by its number, which is not destroyed until `iw_cm` gives it back. Any
+    /// context.
+    fn find_qp(device: &Arc<Self::Device>, number: u32) -> Option<CoreHold<CoreQp>>;
 }

@@ -73,8 +73,7 @@ pub(crate) struct Cq {
     /// An entry was dropped once.
     overflown: Atomic<bool>,
     /// The queue as `ib_core` knows it, until it is destroyed.
-    #[pin]
-    core: CoreRef<CoreCq>,
+    core: Arc<CoreRef<CoreCq>>,
     /// Calls handlers that may post, away from where completions are made.
     #[pin]
     call: Work<Cq, { Cq::CALL }>,
@@ -116,7 +115,7 @@ impl Cq {
         number: u32,
         entries: u32,
         owner: Owner,
-        core: CoreCq,
+        core: Arc<CoreRef<CoreCq>>,
     ) -> Result<Arc<Self>> {
         let entries = Entries::new(entries, owner)?;
         Arc::pin_init(
@@ -125,7 +124,7 @@ impl Cq {
                 number,
                 entries <- entries,
                 overflown: Atomic::new(false),
-                core <- CoreRef::new(core),
+                core,
                 call <- new_work!("rsiw_cq_call"),
                 report <- new_work!("rsiw_cq_report"),
             }),

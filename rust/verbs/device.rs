@@ -26,7 +26,9 @@ use crate::{
     cm,
     sys::{
         ib::{
+            core_ref::CoreHold,
             device::DeviceRef,
+            event::CoreQp,
             netdev::Netdev,
             wr::QpPtr, //
         },
@@ -297,13 +299,12 @@ impl Device {
         core::ptr::eq(Arc::as_ptr(qp.device()), self).then_some(qp)
     }
 
-    /// The queue pair of that number as `ib_core` knows it, with a reference for `iw_cm`
-    /// ([`Qp::cm_put`]). Process context.
-    pub(crate) fn qp_for_cm(&self, number: u32) -> Option<QpPtr> {
+    /// The queue pair of that number for `iw_cm`, as [`Qp::cm_get`]. Process context.
+    pub(crate) fn qp_for_cm(&self, number: u32) -> Option<CoreHold<CoreQp>> {
         let guard = rcu::read_lock();
         let qp = self.globals.qps().get(number, &guard)?;
         let ours = core::ptr::eq(Arc::as_ptr(qp.device()), self);
-        (ours && qp.cm_get()).then(|| qp.core())
+        ours.then(|| qp.cm_get()).flatten()
     }
 
     /// The queue pair of that number as `ib_core` knows it. Any context.

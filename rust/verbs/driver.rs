@@ -15,6 +15,7 @@ use crate::{
             Change,
             Limits, //
         },
+        core_ref::CoreRef,
         driver::{
             Arm,
             CqRequest,
@@ -243,7 +244,7 @@ impl Driver for Rsiw {
         pd: &Arc<Pd>,
         attr: SrqAttr,
         owner: Owner,
-        core: CoreSrq,
+        core: Arc<CoreRef<CoreSrq>>,
     ) -> Result<Arc<Srq>> {
         Srq::new(Place::take(device, Object::Srq)?, pd.id, attr, owner, core)
     }

@@ -65,7 +65,10 @@ use crate::{
     sys::{
         context::Caller,
         ib::{
-            core_ref::CoreRef,
+            core_ref::{
+                CoreHold,
+                CoreRef, //
+            },
             event::CoreQp,
             ring::Owner,
             wr::QpPtr, //
@@ -115,6 +118,8 @@ pub(super) struct QpInner {
     stream: Option<Arc<Stream>>,
     /// The receiving end, if the peer is the queue pair itself.
     mirror: Option<Arc<Stream>>,
+    /// What destroying waits for.
+    holds: Holds,
     /// There was a stream once.
     started: bool,
     /// The connection manager, while it works for this queue pair.
@@ -125,6 +130,17 @@ pub(super) struct QpInner {
     attrs: modify::Kept,
     /// The peer, if the owner has named one.
     direct: Option<direct::Direct>,
+}
+
+/// Users of the core's object, which destroying the queue pair waits for.
+#[derive(Default)]
+struct Holds {
+    /// The stream, from its start to the end of its report.
+    stream: Option<CoreHold<CoreQp>>,
+    /// The receiving end.
+    mirror: Option<CoreHold<CoreQp>>,
+    /// The attached connection manager.
+    attached: Option<CoreHold<CoreQp>>,
 }
 
 /// How a queue pair is made.
@@ -148,7 +164,7 @@ pub(super) struct QpParts {
     /// Who owns it.
     pub(super) owner: Owner,
     /// The queue pair as `ib_core` knows it.
-    pub(super) core: CoreQp,
+    pub(super) core: Arc<CoreRef<CoreQp>>,
 }
 
 /// A queue pair.
@@ -196,8 +212,7 @@ pub(crate) struct Qp {
     rights: Atomic<u32>,
     /// The queue pair as `ib_core` knows it. Its users: work items, the stream, the attached
     /// connection manager, and references of `iw_cm`.
-    #[pin]
-    core: CoreRef<CoreQp>,
+    core: Arc<CoreRef<CoreQp>>,
     /// Reports events.
     #[pin]
     report: Work<Qp, { Qp::REPORT }>,
@@ -301,6 +316,7 @@ impl Qp {
                         last_wqe: false,
                         stream: None,
                         mirror: None,
+                        holds: Holds::default(),
                         started: false,
                         attached: None,
                         survivor: None,
@@ -314,7 +330,7 @@ impl Qp {
                 made: Atomic::new(false),
                 events: Atomic::new(0),
                 rights: Atomic::new(u32::MAX),
-                core <- CoreRef::new(core),
+                core,
                 report <- new_work!("rsiw_qp_report"),
                 flush_on <- new_work!("rsiw_qp_flush"),
                 flush_late <- new_delayed_work!("rsiw_qp_flush_late"),
@@ -367,7 +383,7 @@ impl Qp {
 
     /// The queue pair as `ib_core` knows it; valid until `destroy_qp` returns.
     pub(crate) fn core(&self) -> QpPtr {
-        self.core.value().ptr()
+        self.core.ptr()
     }
 
     /// Finds the memory of one of its scatter-gather elements and checks the whole of it.

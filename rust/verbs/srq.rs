@@ -72,8 +72,7 @@ pub(crate) struct Srq {
     #[pin]
     inner: SpinLockIrq<SrqInner>,
     /// The queue as `ib_core` knows it, until it is destroyed.
-    #[pin]
-    core: CoreRef<CoreSrq>,
+    core: Arc<CoreRef<CoreSrq>>,
     /// Reports that the limit is reached.
     #[pin]
     report: Work<Srq>,
@@ -98,7 +97,7 @@ impl Srq {
         pd: PdId,
         attr: SrqAttr,
         owner: Owner,
-        core: CoreSrq,
+        core: Arc<CoreRef<CoreSrq>>,
     ) -> Result<Arc<Self>> {
         if attr.max_wr == 0
             || attr.max_wr > limits::MAX_SRQ_WR
@@ -118,7 +117,7 @@ impl Srq {
                 max_sge,
                 ring <- ring,
                 inner <- new_spinlock_irq!(SrqInner { get: 0, limit: attr.limit }, "rsiw_srq"),
-                core <- CoreRef::new(core),
+                core,
                 report <- new_work!("rsiw_srq_report"),
             }),
             GFP_KERNEL,

@@ -4,7 +4,8 @@
 //!
 //! `ib_core` frees its `ib_qp`, `ib_cq` and `ib_srq` after our destroy callback has returned, while
 //! work items of ours may be about to use them. [`CoreRef`] counts the users; destroying waits for
-//! the last one and refuses new ones.
+//! the last one and refuses new ones. The callbacks of the table of verbs make and retire it: the
+//! driver has references, and reaches the value only as a user.
 
 use core::ops::Deref;
 
@@ -17,6 +18,7 @@ use kernel::{
             Full,
             Relaxed, //
         },
+        Arc,
         Completion, //
     }, //
 };
@@ -53,19 +55,67 @@ impl<T> Deref for User<'_, T> {
     }
 }
 
+/// A user of the value for as long as it lives: retiring waits for it.
+pub(crate) struct CoreHold<T>(Arc<CoreRef<T>>);
+
+impl<T> CoreHold<T> {
+    /// Leaves the user counted, until [`CoreRef::put_leaked`].
+    pub(in crate::sys) fn leak(self) -> Arc<CoreRef<T>> {
+        let core = self.0.clone();
+        // The reference is given up by hand: what is not dropped is the user alone.
+        let this = core::mem::ManuallyDrop::new(self);
+        // SAFETY: Read once, and not used in `this` any more.
+        drop(unsafe { core::ptr::read(&this.0) });
+        core
+    }
+}
+
+impl<T> Drop for CoreHold<T> {
+    fn drop(&mut self) {
+        self.0.put();
+    }
+}
+
+/// Retires a value whose object could not be made.
+pub(super) struct RetireOnDrop<'a, T>(pub(super) &'a CoreRef<T>);
+
+impl<T> Drop for RetireOnDrop<'_, T> {
+    fn drop(&mut self) {
+        self.0.retire();
+    }
+}
+
 impl<T> CoreRef<T> {
-    /// Starts with `value` in use by its owner.
-    pub(crate) fn new(value: T) -> impl PinInit<Self> {
-        pin_init!(Self {
-            value,
-            users: Atomic::new(1),
-            idle <- Completion::new(),
-        })
+    /// Starts with `value` in use by its owner. Process context; sleeps.
+    pub(super) fn new(value: T) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                value,
+                users: Atomic::new(1),
+                idle <- Completion::new(),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Counts another user for as long as the result lives; `None` once the value is being retired.
+    /// Any context.
+    pub(crate) fn hold(self: &Arc<Self>) -> Option<CoreHold<T>> {
+        self.get().then(|| CoreHold(self.clone()))
+    }
+
+    /// Counts a user off that was [leaked](CoreHold::leak). Any context.
+    ///
+    /// # Safety
+    ///
+    /// It was leaked for the caller, who calls this once.
+    pub(in crate::sys) unsafe fn put_leaked(&self) {
+        self.put();
     }
 
     /// Counts another user; `false` once the value is being retired: others that come and go all the
     /// time would keep that from ending.
-    pub(crate) fn get(&self) -> bool {
+    fn get(&self) -> bool {
         let mut users = self.users.load(Relaxed);
         loop {
             // Whoever retires it has his own one until then.
@@ -81,7 +131,7 @@ impl<T> CoreRef<T> {
     }
 
     /// Counts a user off. Any context.
-    pub(crate) fn put(&self) {
+    fn put(&self) {
         if self.users.fetch_sub(1, Full) == RETIRED | 1 {
             self.idle.complete_all();
         }
@@ -94,29 +144,35 @@ impl<T> CoreRef<T> {
 
     /// The value without counting a user.
     ///
-    /// For those who know that the object is not being destroyed, such as its own callbacks.
-    pub(crate) fn value(&self) -> &T {
+    /// For what needs no live object.
+    pub(super) fn value(&self) -> &T {
         &self.value
     }
 
-    /// Lets nobody in any more, counts the owner off and waits for the other users. Once, in process
-    /// context; sleeps.
+    /// Lets nobody in any more, counts the owner off and waits for the other users. Process context;
+    /// sleeps. The second time it waits only.
     pub(crate) fn retire(&self) {
-        self.users.fetch_add(RETIRED, Full);
-        self.put();
+        let mut users = self.users.load(Relaxed);
+        while users < RETIRED {
+            match self.users.cmpxchg(users, users | RETIRED, Full) {
+                Ok(_) => {
+                    self.put();
+                    break;
+                }
+                Err(now) => users = now,
+            }
+        }
         self.idle.wait_for_completion();
     }
 }
 
 #[kunit_tests(rsiw_sys_core_ref)]
 mod tests {
-    use kernel::sync::Arc;
-
     use super::*;
 
     #[test]
     fn nobody_is_let_in_when_it_is_retired() -> Result {
-        let one = Arc::pin_init(CoreRef::new(7), GFP_KERNEL)?;
+        let one = CoreRef::new(7)?;
         assert!(one.get());
         // As `retire` begins: there is a user left, for whom it waits.
         one.users.fetch_add(RETIRED, Full);
@@ -133,10 +189,14 @@ mod tests {
 
     #[test]
     fn without_users_it_is_retired_at_once() -> Result {
-        let one = Arc::pin_init(CoreRef::new(7), GFP_KERNEL)?;
+        let one = CoreRef::new(7)?;
         assert!(one.with(|value| *value) == Some(7));
+        drop(one.hold().ok_or(ENOENT)?);
         one.retire();
         assert!(!one.get());
+        assert!(one.hold().is_none());
+        // By whoever made it.
+        one.retire();
         Ok(())
     }
 }

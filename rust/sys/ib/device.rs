@@ -179,7 +179,7 @@ impl<D: CmOps> Allocated<D> {
         // no reference to the whole is made. On failure it is deallocated as `ib_register_device()`
         // demands.
         unsafe {
-            DeviceObject::<D>::fill(device, inner, [None, None]);
+            DeviceObject::<D>::fill(device, inner, None, [None, None]);
             (*device).node_type = bindings::RDMA_NODE_RNIC as u8;
             (*device).phys_port_cnt = 1;
             (*device).num_comp_vectors = bindings::rsiw_num_cpus();

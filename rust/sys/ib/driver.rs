@@ -19,6 +19,7 @@ use crate::sys::ib::{
         Change,
         Limits, //
     },
+    core_ref::CoreRef,
     event::{
         CoreCq,
         CoreQp,
@@ -51,7 +52,7 @@ pub(crate) struct CqRequest {
     /// Who will own it.
     pub(crate) owner: Owner,
     /// The queue as `ib_core` knows it.
-    pub(crate) core: CoreCq,
+    pub(crate) core: Arc<CoreRef<CoreCq>>,
 }
 
 /// What a queue pair is to be like.
@@ -71,7 +72,7 @@ pub(crate) struct QpRequest<'a, D: Driver> {
     /// Who will own it.
     pub(crate) owner: Owner,
     /// The queue pair as `ib_core` knows it.
-    pub(crate) core: CoreQp,
+    pub(crate) core: Arc<CoreRef<CoreQp>>,
 }
 
 /// What there is to tell of a queue pair just made.
@@ -197,7 +198,7 @@ pub(crate) trait Driver: Sized + 'static {
         pd: &Arc<Self::Pd>,
         attr: SrqAttr,
         owner: Owner,
-        core: CoreSrq,
+        core: Arc<CoreRef<CoreSrq>>,
     ) -> Result<Arc<Self::Srq>>;
     /// The ring of a shared receive queue.
     fn srq_ring(srq: &Self::Srq) -> &Arc<Ring>;

@@ -10,7 +10,10 @@ use kernel::prelude::*;
 
 use crate::sys::{
     bindings,
-    ib::wr::QpPtr, //
+    ib::{
+        core_ref::CoreRef,
+        wr::QpPtr, //
+    },
 };
 
 /// Asynchronous events of a queue pair (`enum ib_event_type`).
@@ -39,8 +42,8 @@ impl QpEvent {
 ///
 /// # Invariants
 ///
-/// Valid until our `destroy_cq` returns; used through a [`CoreRef`](super::core_ref::CoreRef) or
-/// inside of verbs calls on that queue.
+/// Valid until our `destroy_cq` returns; used through a [`CoreRef`](super::core_ref::CoreRef) only,
+/// which that retires.
 pub(crate) struct CoreCq(NonNull<bindings::ib_cq>);
 
 // SAFETY: `ib_core` allows handlers to be called from anywhere.
@@ -119,11 +122,6 @@ impl CoreQp {
         Self(QpPtr(qp))
     }
 
-    /// The pointer, for completions and for `iw_cm`.
-    pub(crate) fn ptr(&self) -> QpPtr {
-        self.0
-    }
-
     /// Tells the owner of an event. Process context; the handler may sleep.
     pub(crate) fn dispatch(&self, event: QpEvent) {
         let qp = self.0.as_ptr();
@@ -137,6 +135,13 @@ impl CoreQp {
                 handler(&mut raw, (*qp).qp_context);
             }
         }
+    }
+}
+
+impl CoreRef<CoreQp> {
+    /// The pointer, for completions.
+    pub(crate) fn ptr(&self) -> QpPtr {
+        self.value().0
     }
 }
 

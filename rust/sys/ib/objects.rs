@@ -17,7 +17,16 @@ use kernel::{
 use crate::sys::{
     bindings,
     ib::{
+        core_ref::{
+            CoreHold,
+            CoreRef, //
+        },
         driver::Driver,
+        event::{
+            CoreCq,
+            CoreQp,
+            CoreSrq, //
+        },
         mmap::Mapping, //
     },
 };
@@ -27,11 +36,13 @@ use crate::sys::{
 /// `ib_core` changes its part at any time, so no reference to that part is made, and none to the whole
 /// object while others know it. All zero is a valid value: no object of the driver, no mappings.
 #[repr(C)]
-pub(super) struct Object<B, T> {
+pub(super) struct Object<B, T, C = ()> {
     /// What `ib_core` knows.
     base: Opaque<B>,
     /// What the driver knows.
     inner: Option<Arc<T>>,
+    /// The users of `base`, where the driver has references to it.
+    core: Option<Arc<CoreRef<C>>>,
     /// The entries under which a process maps the rings.
     maps: [Option<Mapping>; 2],
 }
@@ -40,12 +51,15 @@ const _: () = assert!(offset_of!(Object<bindings::ib_pd, ()>, base) == 0);
 const _: () = assert!(size_of::<Option<Arc<()>>>() == size_of::<*const ()>());
 const _: () = assert!(size_of::<Option<Mapping>>() == size_of::<*const ()>());
 
-impl<B, T> Object<B, T> {
+const _: () = assert!(size_of::<Option<Arc<CoreRef<()>>>>() == size_of::<*const ()>());
+
+impl<B, T, C> Object<B, T, C> {
     /// A fresh object around `base`, for those which the driver allocates.
     pub(super) fn new(base: B, inner: Arc<T>) -> Self {
         Self {
             base: Opaque::new(base),
             inner: Some(inner),
+            core: None,
             maps: [None, None],
         }
     }
@@ -55,13 +69,38 @@ impl<B, T> Object<B, T> {
     /// # Safety
     ///
     /// `base` is the beginning of such an object, zeroed or emptied, and nobody else uses it.
-    pub(super) unsafe fn fill(base: *mut B, inner: Arc<T>, maps: [Option<Mapping>; 2]) {
+    pub(super) unsafe fn fill(
+        base: *mut B,
+        inner: Arc<T>,
+        core: Option<Arc<CoreRef<C>>>,
+        maps: [Option<Mapping>; 2],
+    ) {
         let this = base.cast::<Self>();
-        // SAFETY: The caller's promise: nobody else uses these two fields.
+        // SAFETY: The caller's promise: nobody else uses these fields.
         unsafe {
             (*this).inner = Some(inner);
+            (*this).core = core;
             (*this).maps = maps;
         }
+    }
+
+    /// The users of the core's part.
+    ///
+    /// # Safety
+    ///
+    /// As of [`get`](Self::get).
+    pub(super) unsafe fn core<'a>(base: *const B) -> Option<&'a Arc<CoreRef<C>>>
+    where
+        B: 'a,
+        T: 'a,
+        C: 'a,
+    {
+        let this = base.cast::<Self>();
+        if this.is_null() {
+            return None;
+        }
+        // SAFETY: The caller's promise: nobody changes this field within `'a`.
+        unsafe { &(*this).core }.as_ref()
     }
 
     /// The driver's object.
@@ -73,6 +112,7 @@ impl<B, T> Object<B, T> {
     where
         B: 'a,
         T: 'a,
+        C: 'a,
     {
         let this = base.cast::<Self>();
         if this.is_null() {
@@ -82,16 +122,24 @@ impl<B, T> Object<B, T> {
         unsafe { &(*this).inner }.as_ref().ok_or(EINVAL)
     }
 
-    /// Ends the mappings and takes the driver's object out.
+    /// Waits for the users of the core's part, ends the mappings and takes the driver's object out.
+    /// Process context; sleeps.
     ///
     /// # Safety
     ///
-    /// `base` is the beginning of such an object, and nobody else uses it.
+    /// `base` is the beginning of such an object, and nobody uses it but as its users do that are
+    /// counted.
     pub(super) unsafe fn empty(base: *mut B) -> Option<Arc<T>> {
+        // SAFETY: The caller's promise.
+        if let Some(core) = unsafe { Self::core(base) } {
+            core.retire();
+        }
         let this = base.cast::<Self>();
-        // SAFETY: The caller's promise: nobody else uses these two fields.
-        let (inner, maps) = unsafe { (&mut (*this).inner, &mut (*this).maps) };
+        // SAFETY: The caller's promise: nobody uses these fields any more.
+        let (inner, core, maps) =
+            unsafe { (&mut (*this).inner, &mut (*this).core, &mut (*this).maps) };
         *maps = [None, None];
+        *core = None;
         inner.take()
     }
 }
@@ -101,11 +149,11 @@ pub(super) type DeviceObject<D> = Object<bindings::ib_device, <D as Driver>::Dev
 /// A protection domain.
 pub(super) type PdObject<D> = Object<bindings::ib_pd, <D as Driver>::Pd>;
 /// A completion queue.
-pub(super) type CqObject<D> = Object<bindings::ib_cq, <D as Driver>::Cq>;
+pub(super) type CqObject<D> = Object<bindings::ib_cq, <D as Driver>::Cq, CoreCq>;
 /// A queue pair.
-pub(super) type QpObject<D> = Object<bindings::ib_qp, <D as Driver>::Qp>;
+pub(super) type QpObject<D> = Object<bindings::ib_qp, <D as Driver>::Qp, CoreQp>;
 /// A shared receive queue.
-pub(super) type SrqObject<D> = Object<bindings::ib_srq, <D as Driver>::Srq>;
+pub(super) type SrqObject<D> = Object<bindings::ib_srq, <D as Driver>::Srq, CoreSrq>;
 /// A memory region.
 pub(super) type MrObject<D> = Object<bindings::ib_mr, <D as Driver>::Mr>;
 
@@ -121,12 +169,21 @@ pub(crate) unsafe fn device<'a, D: Driver>(
     unsafe { DeviceObject::<D>::get(device) }
 }
 
-/// The driver's queue pair.
+/// Leaves a queue pair counted as used, until [`put_qp`], and gives its pointer.
+pub(crate) fn leak_qp(hold: CoreHold<CoreQp>) -> *mut bindings::ib_qp {
+    hold.leak().ptr().as_ptr()
+}
+
+/// Gives back what [`leak_qp`] has left counted.
 ///
 /// # Safety
 ///
-/// `qp` is a queue pair of a device of `D`, and not destroyed within `'a`.
-pub(crate) unsafe fn qp<'a, D: Driver>(qp: *mut bindings::ib_qp) -> Result<&'a Arc<D::Qp>> {
-    // SAFETY: The caller's promise.
-    unsafe { QpObject::<D>::get(qp) }
+/// `qp` is a pointer that it has given, to a queue pair of a device of `D`; once for each.
+pub(crate) unsafe fn put_qp<D: Driver>(qp: *mut bindings::ib_qp) {
+    // SAFETY: The caller's promise: destroying the queue pair waits for this.
+    let core = unsafe { QpObject::<D>::core(qp) }.cloned();
+    if let Some(core) = core {
+        // SAFETY: The caller's promise. `core` outlasts the wait for this.
+        unsafe { core.put_leaked() };
+    }
 }

@@ -20,6 +20,10 @@ use crate::sys::{
             Cap,
             Change, //
         },
+        core_ref::{
+            CoreRef,
+            RetireOnDrop, //
+        },
         driver::{
             Arm,
             CqRequest,
@@ -105,10 +109,12 @@ impl<D: Driver> Vtable<D> {
             if attr.flags != 0 {
                 return Err(EOPNOTSUPP);
             }
+            let core = CoreRef::new(CoreCq::new(NonNull::new(cq).ok_or(EINVAL)?))?;
+            let unmade = RetireOnDrop(&core);
             let request = CqRequest {
                 entries: attr.cqe,
                 owner: Udata::owner(udata),
-                core: CoreCq::new(NonNull::new(cq).ok_or(EINVAL)?),
+                core: core.clone(),
             };
             let inner = D::create_cq(device, request)?;
             let (number, ring) = D::cq_info(&inner);
@@ -121,10 +127,11 @@ impl<D: Driver> Vtable<D> {
                     cq_key: key(&mapping),
                 })?;
             }
+            core::mem::forget(unmade);
             // SAFETY: The caller's promise.
             unsafe {
                 (*cq).cqe = entries as c_int;
-                CqObject::<D>::fill(cq, inner, [mapping, None]);
+                CqObject::<D>::fill(cq, inner, Some(core), [mapping, None]);
             }
             Ok(0)
         })
@@ -226,6 +233,8 @@ impl<D: Driver> Vtable<D> {
                     },
                 )
             };
+            let core = CoreRef::new(CoreQp::new(NonNull::new(qp).ok_or(EINVAL)?))?;
+            let unmade = RetireOnDrop(&core);
             let inner = D::create_qp(
                 device,
                 QpRequest {
@@ -236,13 +245,14 @@ impl<D: Driver> Vtable<D> {
                     cap: Cap::from_raw(&init.cap),
                     signal_all: init.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR,
                     owner: Udata::owner(udata),
-                    core: CoreQp::new(NonNull::new(qp).ok_or(EINVAL)?),
+                    core: core.clone(),
                 },
             )?;
             // SAFETY: The caller's promise.
-            let result = unsafe { Self::finish_qp(qp, init, udata, &inner) };
-            if result.is_err() {
-                D::destroy_qp(&inner);
+            let result = unsafe { Self::finish_qp(qp, init, udata, &inner, &core) };
+            match result {
+                Ok(()) => core::mem::forget(unmade),
+                Err(_) => D::destroy_qp(&inner),
             }
             result.map(|()| 0)
         })
@@ -258,6 +268,7 @@ impl<D: Driver> Vtable<D> {
         init: &mut bindings::ib_qp_init_attr,
         udata: Option<Udata>,
         inner: &Arc<D::Qp>,
+        core: &Arc<CoreRef<CoreQp>>,
     ) -> Result {
         let info = D::qp_info(inner);
         let sq = map(udata, Some(info.sq))?;
@@ -276,7 +287,7 @@ impl<D: Driver> Vtable<D> {
         // SAFETY: The caller's promise.
         unsafe {
             (*qp).qp_num = info.number;
-            QpObject::<D>::fill(qp, inner.clone(), [sq, rq]);
+            QpObject::<D>::fill(qp, inner.clone(), Some(core.clone()), [sq, rq]);
         }
         D::qp_is_made(inner);
         Ok(())

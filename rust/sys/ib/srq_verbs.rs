@@ -15,6 +15,10 @@ use crate::sys::{
     bindings,
     errno::EOPNOTSUPP,
     ib::{
+        core_ref::{
+            CoreRef,
+            RetireOnDrop, //
+        },
         driver::{
             Driver,
             SrqAttr, //
@@ -65,8 +69,9 @@ impl<D: Driver> Vtable<D> {
                 max_sge: init.attr.max_sge,
                 limit: init.attr.srq_limit,
             };
-            let core = CoreSrq::new(NonNull::new(srq).ok_or(EINVAL)?);
-            let inner = D::create_srq(device, pd, attr, Udata::owner(udata), core)?;
+            let core = CoreRef::new(CoreSrq::new(NonNull::new(srq).ok_or(EINVAL)?))?;
+            let unmade = RetireOnDrop(&core);
+            let inner = D::create_srq(device, pd, attr, Udata::owner(udata), core.clone())?;
             let ring = D::srq_ring(&inner);
             let mapping = map(udata, Some(ring))?;
             if let Some(udata) = udata {
@@ -79,8 +84,9 @@ impl<D: Driver> Vtable<D> {
             let attr = D::query_srq(&inner);
             init.attr.max_wr = attr.max_wr;
             init.attr.max_sge = attr.max_sge;
+            core::mem::forget(unmade);
             // SAFETY: The caller's promise.
-            unsafe { SrqObject::<D>::fill(srq, inner, [mapping, None]) };
+            unsafe { SrqObject::<D>::fill(srq, inner, Some(core), [mapping, None]) };
             Ok(0)
         })
     }

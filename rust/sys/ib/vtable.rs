@@ -268,7 +268,7 @@ impl<D: CmOps> Vtable<D> {
             let device = unsafe { DeviceObject::<D>::get((*pd).device)? };
             let inner = D::create_pd(device)?;
             // SAFETY: The caller's promise.
-            unsafe { PdObject::<D>::fill(pd, inner, [None, None]) };
+            unsafe { PdObject::<D>::fill(pd, inner, None, [None, None]) };
             Ok(0)
         })
     }

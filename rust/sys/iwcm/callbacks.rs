@@ -239,7 +239,7 @@ impl<D: CmOps> Callbacks<D> {
         u32::try_from(number)
             .ok()
             .and_then(|number| D::find_qp(device, number))
-            .map_or(core::ptr::null_mut(), |qp| qp.as_ptr())
+            .map_or(core::ptr::null_mut(), objects::leak_qp)
     }
 
     /// Takes a reference to a queue pair: [`get_qp`](Self::get_qp) has done so.
@@ -255,9 +255,7 @@ impl<D: CmOps> Callbacks<D> {
     ///
     /// `iw_cm` calls it once for each call of [`add_ref`](Self::add_ref).
     pub(crate) unsafe extern "C" fn rem_ref(qp: *mut bindings::ib_qp) {
-        // SAFETY: The caller's promise; destroying waits for this.
-        if let Ok(qp) = unsafe { objects::qp::<D>(qp) } {
-            D::put_qp(qp);
-        }
+        // SAFETY: The caller's promise: `get_qp` has left it counted.
+        unsafe { objects::put_qp::<D>(qp) };
     }
 }

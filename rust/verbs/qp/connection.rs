@@ -34,6 +34,10 @@ use crate::{
     },
     sys::{
         context::Caller,
+        ib::{
+            core_ref::CoreHold,
+            event::CoreQp, //
+        },
         work, //
     },
     verbs::queue::recv::RecvSource, //
@@ -87,11 +91,10 @@ impl Qp {
         if inner.started {
             return Err(EINVAL);
         }
-        if !matches!(inner.state, QpState::Idle | QpState::Rtr | QpState::Waiting)
-            || !self.core.get()
-        {
+        if !matches!(inner.state, QpState::Idle | QpState::Rtr | QpState::Waiting) {
             return Err(crate::sys::errno::ENOTCONN);
         }
+        inner.holds.stream = Some(self.core.hold().ok_or(crate::sys::errno::ENOTCONN)?);
         inner.started = true;
         inner.stream = Some(stream);
         self.set_state(&mut inner, QpState::Rts);
@@ -122,6 +125,7 @@ impl Qp {
         self.keep_unfinished(unfinished, false);
         let mut inner = self.inner.lock();
         let stream = inner.stream.take();
+        let hold = inner.holds.stream.take();
         // In InfiniBand nobody hears of it when a peer with which he has no business goes.
         let unnoticed = reason == EndReason::PeerFin
             && !lost
@@ -148,7 +152,7 @@ impl Qp {
         }
         if unnoticed {
             drop(stream);
-            self.core.put();
+            drop(hold);
             return;
         }
         let event = match reason {
@@ -167,7 +171,7 @@ impl Qp {
             self.report_noted();
         }
         drop(stream);
-        self.core.put();
+        drop(hold);
     }
 
     /// Gives the receiving end of a queue pair that is connected to itself to a stream. Process
@@ -176,9 +180,10 @@ impl Qp {
     /// `ENOTCONN` if the sending end is not there any more.
     pub(crate) fn set_mirror(&self, stream: Arc<Stream>) -> Result {
         let mut inner = self.inner.lock();
-        if inner.state != QpState::Rts || inner.mirror.is_some() || !self.core.get() {
+        if inner.state != QpState::Rts || inner.mirror.is_some() {
             return Err(crate::sys::errno::ENOTCONN);
         }
+        inner.holds.mirror = Some(self.core.hold().ok_or(crate::sys::errno::ENOTCONN)?);
         inner.mirror = Some(stream);
         Ok(())
     }
@@ -188,6 +193,7 @@ impl Qp {
         self.keep_unfinished(unfinished, true);
         let mut inner = self.inner.lock();
         let mirror = inner.mirror.take();
+        let hold = inner.holds.mirror.take();
         let stream = inner.stream.clone();
         let quiet = inner.resetting;
         drop(inner);
@@ -212,7 +218,7 @@ impl Qp {
             }
         }
         drop(mirror);
-        self.core.put();
+        drop(hold);
     }
 
     /// Has an event reported from process context. Any context.
@@ -333,20 +339,21 @@ impl Qp {
         if inner.attached.is_some()
             || inner.started
             || !matches!(inner.state, QpState::Idle | QpState::Rtr)
-            || !self.core.get()
         {
             return Err(EINVAL);
         }
+        inner.holds.attached = Some(self.core.hold().ok_or(EINVAL)?);
         inner.attached = Some(owner);
         Ok(())
     }
 
     /// The connection manager has finished with the queue pair. Process context.
     pub(crate) fn detach(&self) {
-        let attached = self.inner.lock().attached.take();
-        if attached.is_some() {
-            self.core.put();
-        }
+        let (attached, hold) = {
+            let mut inner = self.inner.lock();
+            (inner.attached.take(), inner.holds.attached.take())
+        };
+        drop(hold);
         drop(attached);
     }
 
@@ -358,17 +365,14 @@ impl Qp {
     /// `iw_cm` takes a reference (`iw_add_ref`) for the caller: destroying waits for it. Process
     /// context.
     ///
-    /// `false` when it is being destroyed already. And when it is still being made, as the reference
+    /// `None` when it is being destroyed already. And when it is still being made, as the reference
     /// is given back by way of `ib_core`'s object: a process may have guessed its number. Or it is
     /// somebody else's, as nobody before has asked whose number that is.
-    pub(crate) fn cm_get(&self) -> bool {
+    pub(crate) fn cm_get(&self) -> Option<CoreHold<CoreQp>> {
         let ours = Caller::is_trusted() || self.is_user() && self.maker.is_one_with(Caller::now());
-        ours && self.made.load(Acquire) && self.core.get()
-    }
-
-    /// `iw_cm` gives a reference back (`iw_rem_ref`).
-    pub(crate) fn cm_put(&self) {
-        self.core.put();
+        (ours && self.made.load(Acquire))
+            .then(|| self.core.hold())
+            .flatten()
     }
 
     /// Ends the queue pair: nothing of it is heard any more once this has returned. Process

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What counts the users of a queue pair of `ib_core` is made by those who retire it.
+// error: E0624
+// text: associated function `new` is private
+
+use crate::sys::ib::{core_ref::CoreRef, event::CoreQp};
+use kernel::{prelude::*, sync::Arc};
+
+#[cfg(unsound)]
+pub(crate) fn case(qp: CoreQp) -> Result<Arc<CoreRef<CoreQp>>> {
+    CoreRef::new(qp)
+}
