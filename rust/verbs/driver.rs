@@ -82,7 +82,11 @@ pub(crate) struct Pd {
 /// The driver.
 pub(crate) struct Rsiw;
 
-impl Driver for Rsiw {
+// SAFETY: `queue` takes addresses from a kernel user's ring only, as its work requests give them, and
+// `region::LocalBuf` takes them for kernel memory with the local DMA key only. The stream lets go of
+// memory before the work request is completed (`Pins`), and of a region's before its revocation ends
+// (`PinCell`), which an invalidation and `dereg_mr` wait for. `Cq::poll` looks queue pairs up.
+unsafe impl Driver for Rsiw {
     type Device = Device;
     type Pd = Pd;
     type Cq = Cq;

@@ -264,7 +264,8 @@ impl Segments {
 /// # Invariants
 ///
 /// Made only where the addresses come from a kernel user of the verbs, who promises that the
-/// memory of its work requests and DMA regions is there until they are done.
+/// memory of its work requests and DMA regions is there until they are done. That the driver uses it for
+/// these, and until then, is its promise as a [`Driver`](super::driver::Driver).
 #[derive(Clone, Copy)]
 pub(crate) struct KernelMemory(());
 

@@ -17,7 +17,10 @@ use kernel::{
 
 use crate::sys::{
     bindings,
-    ib::ring::Ring, //
+    ib::ring::{
+        Owner,
+        Ring, //
+    }, //
 };
 
 /// The first page offset that is given out.
@@ -50,7 +53,19 @@ pub(super) struct Mapping(NonNull<Entry>);
 
 impl Mapping {
     /// Lets the process of `context` map `ring`.
-    pub(super) fn new(context: NonNull<bindings::ib_ucontext>, ring: Arc<Ring>) -> Result<Self> {
+    ///
+    /// `EINVAL`: the ring is a kernel user's, whose addresses no process may write.
+    ///
+    /// # Safety
+    ///
+    /// `context` is alive, and what it is to be mapped for ends before it.
+    pub(super) unsafe fn new(
+        context: NonNull<bindings::ib_ucontext>,
+        ring: Arc<Ring>,
+    ) -> Result<Self> {
+        if ring.owner() != Owner::User {
+            return Err(EINVAL);
+        }
         let len = ring.len();
         let entry = KBox::new(
             Entry {
@@ -60,7 +75,8 @@ impl Mapping {
             GFP_KERNEL,
         )?;
         let entry = KBox::into_raw(entry);
-        // SAFETY: A live context and a fresh entry, which `mmap_free` frees.
+        // SAFETY: By this function's contract a live context, and a fresh entry, which `mmap_free`
+        // frees.
         let ret = unsafe {
             bindings::rdma_user_mmap_entry_insert_range(
                 context.as_ptr(),

@@ -56,7 +56,12 @@ use crate::sys::{
 /// Lets the process of a call map a ring; nothing for kernel users.
 pub(super) fn map(udata: Option<Udata>, ring: Option<&Arc<Ring>>) -> Result<Option<Mapping>> {
     match (udata, ring) {
-        (Some(udata), Some(ring)) => Ok(Some(Mapping::new(udata.context()?, ring.clone())?)),
+        (Some(udata), Some(ring)) => {
+            let context = udata.context()?;
+            // SAFETY: That of the call being executed. The core ends all objects of a context before
+            // it, and with an object its mappings.
+            Ok(Some(unsafe { Mapping::new(context, ring.clone())? }))
+        }
         _ => Ok(None),
     }
 }

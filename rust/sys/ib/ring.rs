@@ -39,9 +39,27 @@ const HEADER: usize = 1;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A kernel user, through the verbs only; the ring is never mapped.
-    Kernel,
+    Kernel(KernelUser),
     /// A process, by mapping the ring.
     User,
+}
+
+/// The knowledge that a verbs call is a kernel user's.
+///
+/// With it come the addresses of work requests to be taken for those of kernel memory, so that only the
+/// callbacks of the table of verbs have it to give.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KernelUser(());
+
+impl Owner {
+    /// Of what a call makes that is not a process's.
+    pub(super) const fn kernel() -> Self {
+        Self::Kernel(KernelUser(()))
+    }
+
+    /// A kernel user, for tests.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) const KERNEL: Self = Self::kernel();
 }
 
 /// An array of slots in memory of its own.
@@ -222,8 +240,9 @@ impl Ring {
     #[inline]
     pub(crate) fn kernel_memory(&self) -> Option<super::memory::KernelMemory> {
         match self.owner {
-            // SAFETY: Nobody but the verbs calls of kernel users fills this ring.
-            Owner::Kernel => Some(unsafe { super::memory::KernelMemory::new() }),
+            // SAFETY: The ring of a kernel user; which addresses the driver takes out of it, and for how
+            // long, is its promise as a `Driver`.
+            Owner::Kernel(_) => Some(unsafe { super::memory::KernelMemory::new() }),
             Owner::User => None,
         }
     }

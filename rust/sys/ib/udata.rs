@@ -57,7 +57,7 @@ impl Udata {
     pub(super) fn owner(this: Option<Self>) -> Owner {
         match this {
             Some(_) => Owner::User,
-            None => Owner::Kernel,
+            None => Owner::kernel(),
         }
     }
 

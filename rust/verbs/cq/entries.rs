@@ -154,7 +154,7 @@ impl Entries {
     pub(super) fn push(&self, qpn: u32, c: &Completion) -> Pushed {
         let mut put = self.put.lock();
         let added = match self.ring.owner() {
-            Owner::Kernel => self.put_for_kernel(*put, qpn, c),
+            Owner::Kernel(_) => self.put_for_kernel(*put, qpn, c),
             Owner::User => self.put_for_process(*put, qpn, c),
         };
         if !added {

@@ -57,7 +57,7 @@ impl Cap {
             return Err(EINVAL);
         }
         let depth = |n: u32| match owner {
-            Owner::Kernel => Ok(n.max(1)),
+            Owner::Kernel(_) => Ok(n.max(1)),
             Owner::User => n.max(1).checked_next_power_of_two().ok_or(EINVAL),
         };
         Ok(Self {

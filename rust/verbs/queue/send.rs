@@ -214,7 +214,7 @@ impl SendQueue {
     /// Makes sense of an element.
     fn decode(&self, header: WqeHeader, words: &[u64; SQE_WORDS]) -> Result<SendWqe, BadWqe> {
         let &[id, _, to, ref rest @ ..] = words;
-        let kernel = self.ring.owner() == Owner::Kernel;
+        let kernel = self.ring.owner() != Owner::User;
         let bad = |opcode, status| Err(BadWqe { id, opcode, status });
         let remote = header.rkey();
         let op = match header.opcode() {

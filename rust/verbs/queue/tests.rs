@@ -173,7 +173,7 @@ mod suite {
                 refused(Owner::User, &element(op, 0, 1))?,
                 (WcOpcode::Send, WcStatus::LocQpOp)
             );
-            assert!(accepted(Owner::Kernel, &element(op, 0, 1)).is_ok());
+            assert!(accepted(Owner::KERNEL, &element(op, 0, 1)).is_ok());
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ mod suite {
     fn unknown_opcodes_are_refused() -> Result {
         // SEND_WITH_IMM, atomics, RECEIVE, READ_RESPONSE, and what has no meaning.
         for op in [4u8, 6, 7, 8, 9, 12, 13, 0x7f, 0x80, 0xff] {
-            for owner in [Owner::User, Owner::Kernel] {
+            for owner in [Owner::User, Owner::KERNEL] {
                 assert_eq!(refused(owner, &element(op, 0, 1))?.1, WcStatus::LocQpOp);
             }
         }
@@ -240,7 +240,7 @@ mod suite {
 
     #[test]
     fn the_local_dma_key_never_becomes_a_sink() -> Result {
-        for owner in [Owner::User, Owner::Kernel] {
+        for owner in [Owner::User, Owner::KERNEL] {
             let mut element = element(opcode::READ, 0, 2);
             *element.words.get_mut(SQE_SGES + 3).ok_or(EINVAL)? = 100;
             assert_eq!(refused(owner, &element)?.1, WcStatus::LocProt);
@@ -250,7 +250,7 @@ mod suite {
         }
         // One sink only where it is invalidated.
         assert_eq!(
-            refused(Owner::Kernel, &element(opcode::READ_LOCAL_INV, 0, 2))?.1,
+            refused(Owner::KERNEL, &element(opcode::READ_LOCAL_INV, 0, 2))?.1,
             WcStatus::LocQpOp
         );
         Ok(())
@@ -377,7 +377,7 @@ mod suite {
     #[test]
     fn only_kernel_rings_name_kernel_memory() -> Result {
         assert!(send_queue(Owner::User)?.ring().kernel_memory().is_none());
-        assert!(send_queue(Owner::Kernel)?.ring().kernel_memory().is_some());
+        assert!(send_queue(Owner::KERNEL)?.ring().kernel_memory().is_some());
         Ok(())
     }
 }

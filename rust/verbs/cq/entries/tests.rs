@@ -26,7 +26,7 @@ mod suite {
 
     #[test]
     fn takes_out_what_was_put_in() -> Result {
-        let cq = ring(4, Owner::Kernel)?;
+        let cq = ring(4, Owner::KERNEL)?;
         let full = Completion {
             id: u64::MAX,
             opcode: WcOpcode::Recv,
@@ -53,7 +53,7 @@ mod suite {
 
     #[test]
     fn every_opcode_and_status_survives() -> Result {
-        let cq = ring(1, Owner::Kernel)?;
+        let cq = ring(1, Owner::KERNEL)?;
         for (opcode, as_ib) in [
             (WcOpcode::Send, IbWcOpcode::Send),
             (WcOpcode::Write, IbWcOpcode::Write),
@@ -82,7 +82,7 @@ mod suite {
 
     #[test]
     fn overflow_loses_only_what_does_not_fit() -> Result {
-        let cq = ring(3, Owner::Kernel)?;
+        let cq = ring(3, Owner::KERNEL)?;
         assert_eq!(cq.ring().slots(), 4);
         for id in 0..4 {
             assert_eq!(cq.push(2, &end(id)), Pushed::Quiet);
@@ -101,7 +101,7 @@ mod suite {
     /// for what others take in the meantime, and each of those posts ends in an entry.
     #[test]
     fn an_interrupted_poller_keeps_no_room() -> Result {
-        let cq = ring(2, Owner::Kernel)?;
+        let cq = ring(2, Owner::KERNEL)?;
         for id in 0..2 {
             assert_eq!(cq.push(2, &end(id)), Pushed::Quiet);
         }
@@ -121,7 +121,7 @@ mod suite {
 
     #[test]
     fn an_entry_that_others_took_is_not_taken_again() -> Result {
-        let cq = ring(2, Owner::Kernel)?;
+        let cq = ring(2, Owner::KERNEL)?;
         for id in 0..2 {
             assert_eq!(cq.push(2, &end(id)), Pushed::Quiet);
         }
@@ -151,7 +151,7 @@ mod suite {
 
     #[test]
     fn indices_wrap() -> Result {
-        let cq = ring(2, Owner::Kernel)?;
+        let cq = ring(2, Owner::KERNEL)?;
         let last = u32::MAX - 2;
         *cq.put.lock() = last;
         cq.get.store(last, Relaxed);
@@ -166,7 +166,7 @@ mod suite {
     /// As between the look at the control word and its change.
     #[test]
     fn an_arming_in_between_is_not_lost() -> Result {
-        let cq = ring(8, Owner::Kernel)?;
+        let cq = ring(8, Owner::KERNEL)?;
         let _ = cq.arm(Arm::Solicited);
         let armed = cq.ring().control_load();
         let _ = cq.arm(Arm::Next);
@@ -178,7 +178,7 @@ mod suite {
 
     #[test]
     fn fires_once_for_each_arming() -> Result {
-        let cq = ring(8, Owner::Kernel)?;
+        let cq = ring(8, Owner::KERNEL)?;
         assert!(!cq.arm(Arm::Next));
         assert_eq!(cq.push(2, &end(0)), Pushed::Fire);
         assert_eq!(cq.push(2, &end(1)), Pushed::Quiet);
@@ -190,7 +190,7 @@ mod suite {
 
     #[test]
     fn solicited_arming_waits_for_solicited_or_failed() -> Result {
-        let cq = ring(8, Owner::Kernel)?;
+        let cq = ring(8, Owner::KERNEL)?;
         let solicited = Completion {
             solicited: true,
             ..end(0)
