@@ -22,11 +22,17 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Full,
             Release, //
         },
+        rcu,
         Arc, //
     },
-    time::Jiffies,
+    time::{
+        delay::fsleep,
+        Delta,
+        Jiffies, //
+    },
     workqueue::{
         self,
         HasDelayedWork,
@@ -83,10 +89,13 @@ pub(crate) fn urgent() -> &'static Queue {
 ///
 /// # Invariants
 ///
-/// `raw` is null, or a work queue that lives until nobody uses this one any more.
+/// `raw` is null, or a work queue. One that was taken out of `raw` is destroyed after an RCU grace
+/// period, and when there are no `flushers` any more.
 pub(crate) struct Queue {
     /// The C object; null while there is no [`Queues`].
     raw: Atomic<*mut bindings::workqueue_struct>,
+    /// Those who wait for items, and have perhaps read `raw`.
+    flushers: Atomic<i32>,
 }
 
 impl Queue {
@@ -95,6 +104,7 @@ impl Queue {
         // INVARIANT: Null.
         Self {
             raw: Atomic::new(ptr::null_mut()),
+            flushers: Atomic::new(0),
         }
     }
 
@@ -106,25 +116,32 @@ impl Queue {
         if raw.is_null() {
             return Err(ENOMEM);
         }
-        // INVARIANT: Just made; `destroy` is called last.
+        // INVARIANT: Just made.
         self.raw.store(raw, Release);
         Ok(())
     }
 
-    /// Empties the queue and frees it. The last use.
+    /// Empties the queue and frees it. Process context; sleeps.
     fn destroy(&self) {
-        let raw = self.raw.xchg(ptr::null_mut(), kernel::sync::atomic::Full);
-        if !raw.is_null() {
-            // SAFETY: By the type invariant a work queue, and nobody else uses it any more.
-            unsafe { bindings::destroy_workqueue(raw) };
+        let raw = self.raw.xchg(ptr::null_mut(), Full);
+        if raw.is_null() {
+            return;
         }
+        // SAFETY: Process context.
+        unsafe { bindings::synchronize_rcu() };
+        while self.flushers.load(Acquire) != 0 {
+            fsleep(Delta::from_millis(1));
+        }
+        // SAFETY: By the type invariant a work queue, and those who have read it are through.
+        unsafe { bindings::destroy_workqueue(raw) };
     }
 
-    /// The queue as the `kernel` crate has it.
+    /// The queue as the `kernel` crate has it, as long as `guard` lives.
     #[inline]
-    fn get(&self) -> Option<&workqueue::Queue> {
+    fn get<'g>(&self, guard: &'g rcu::Guard) -> Option<&'g workqueue::Queue> {
+        let _ = guard;
         let raw = self.raw.load(Acquire);
-        // SAFETY: By the type invariant it is valid if it is not null.
+        // SAFETY: By the type invariant it is valid until the end of the RCU section, if it is not null.
         (!raw.is_null()).then(|| unsafe { workqueue::Queue::from_raw(raw) })
     }
 
@@ -134,8 +151,14 @@ impl Queue {
     where
         W: RawWorkItem<ID, EnqueueOutput = Result<(), W>> + Send + 'static,
     {
-        self.get()
-            .is_some_and(|queue| queue.enqueue::<W, ID>(item).is_ok())
+        let guard = rcu::read_lock();
+        let result = match self.get(&guard) {
+            Some(queue) => queue.enqueue::<W, ID>(item),
+            None => Err(item),
+        };
+        // An item that is not queued is dropped outside of the RCU section.
+        drop(guard);
+        result.is_ok()
     }
 
     /// Queues a work item after `delay`; `false` if it was queued or waiting already, which
@@ -144,8 +167,13 @@ impl Queue {
     where
         T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
     {
-        self.get()
-            .is_some_and(|queue| queue.enqueue_delayed::<Arc<T>, ID>(item, delay).is_ok())
+        let guard = rcu::read_lock();
+        let result = match self.get(&guard) {
+            Some(queue) => queue.enqueue_delayed::<Arc<T>, ID>(item, delay),
+            None => Err(item),
+        };
+        drop(guard);
+        result.is_ok()
     }
 
     /// Queues a work item after `delay` from now, also if it was waiting already; whether it was.
@@ -154,11 +182,12 @@ impl Queue {
     where
         T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
     {
+        let guard = rcu::read_lock();
         let raw = self.raw.load(Acquire);
         if raw.is_null() {
             return false;
         }
-        // SAFETY: The closure says `false` only if the item was waiting or queued, and then owns
+        // SAFETY: The RCU section keeps the queue. The closure says `false` only if the item was waiting or queued, and then owns
         // a reference already. `HasDelayedWork` promises that the `work_struct` is that of a
         // `delayed_work`. `Arc<T>` is `Send` and without lifetimes.
         let queued = unsafe {
@@ -171,17 +200,21 @@ impl Queue {
                 )
             })
         };
+        drop(guard);
         queued.is_err()
     }
 
     /// Waits until everything that is queued now has run. Process context, sleeps; not from an
     /// item of this queue.
     pub(crate) fn flush(&self) {
+        // Before `raw` is read, as `destroy` reads it after taking `raw` out.
+        self.flushers.fetch_add(1, Full);
         let raw = self.raw.load(Acquire);
         if !raw.is_null() {
-            // SAFETY: By the type invariant a work queue.
+            // SAFETY: By the type invariant a work queue, which `flushers` keeps.
             unsafe { bindings::__flush_workqueue(raw) };
         }
+        self.flushers.fetch_sub(1, Full);
     }
 }
 
@@ -219,9 +252,17 @@ where
 /// queues or to RCU still runs, and nothing runs after.
 pub(crate) struct Queues(());
 
+/// There is a [`Queues`].
+static THERE: Atomic<bool> = Atomic::new(false);
+
 impl Queues {
-    /// Makes the queues. Once; process context.
+    /// Makes the queues. Process context.
+    ///
+    /// `EBUSY`: they are there already.
     pub(crate) fn new() -> Result<Self> {
+        if THERE.xchg(true, Full) {
+            return Err(EBUSY);
+        }
         // From here on an early end frees what was made.
         let queues = Self(());
         PROCESS.create(
@@ -262,5 +303,6 @@ impl Drop for Queues {
         PROCESS.destroy();
         // SAFETY: Process context. What the last items left to RCU runs before the code goes.
         unsafe { bindings::rcu_barrier() };
+        THERE.store(false, Release);
     }
 }
