@@ -16,7 +16,7 @@ HARMLESS='kasan: KernelAddressSanitizer initialized|Lock dependency validator|mi
 
 # What comes before the first program is the kernel's own affair: a debug kernel may complain about
 # itself there (KASAN about an interrupt while it identifies the processor).
-FIRST_PROGRAM='Run /init as init process'
+FIRST_PROGRAM=' as init process'
 
 # splats FILE: shows each complaint with what follows it, and fails if there is one.
 splats() {
