@@ -11,8 +11,11 @@ KERNEL ?= 7.2
 # 1: the headlines of the benchmark only.
 QUICK ?=
 
+# How long "make soak" begins something new.
+HOURS ?= 8
+
 .DELETE_ON_ERROR:
-.PHONY: modules help demo test bench vm kunit lint install uninstall clean
+.PHONY: modules help demo test soak bench vm kunit lint install uninstall clean
 
 modules:
 	@scripts/host-module "$(KDIR)"
@@ -28,9 +31,10 @@ help:
 	@echo '  make demo       from nothing to RDMA traffic and an NFS mount over rsiw'
 	@echo '  make vm         a shell in the guest with the module loaded (KERNEL=7.3, KERNEL=debug)'
 	@echo '  make test       everything that has to hold before a change goes in'
-	@echo '  make test T=02-rping   one system test (T=all: every one; KERNEL=debug: on the debug kernel)'
+	@echo '  make test T=02-rping   one system test (T=all: every one; KERNEL=uml: in User-mode Linux)'
+	@echo '  make soak       repeats and long sweeps for HOURS=8 hours, with a report in build/soak/; gates nothing'
 	@echo '  make bench      rsiw against TCP, siw and rxe, into docs/performance.md (QUICK=1: the headlines)'
-	@echo '  make kunit      the module'\''s KUnit suites, on the debug kernel'
+	@echo '  make kunit      the module'\''s KUnit suites (KERNEL=debug: on the x86 debug kernel)'
 	@echo '  make lint       clippy, W=1, rustfmt, checkpatch, shellcheck, cargo clippy'
 	@echo
 	@echo '  make clean      remove build/ (what is costly to make stays in the cache)'
@@ -43,6 +47,9 @@ demo:
 test:
 	@scripts/test --kernel "$(KERNEL)" $(T)
 
+soak:
+	@scripts/soak "$(HOURS)"
+
 bench:
 	@QUICK="$(QUICK)" scripts/bench
 
@@ -51,7 +58,7 @@ vm:
 	@scripts/vm shell --kernel "$(KERNEL)"
 
 kunit:
-	@scripts/kunit
+	@scripts/kunit $(filter debug,$(KERNEL))
 
 lint:
 	@scripts/lint
