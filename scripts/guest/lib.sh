@@ -9,6 +9,7 @@
 #   RSIW_KO     path of rsiw.ko; without it modprobe finds the module
 #   SIW_KO      path of siw.ko (the peer of the interoperation tests)
 #   RSIW_TIME_FACTOR stretches the time limits inside tests, and shortens what they repeat (debug kernel)
+#   RSIW_SHARE  what is repeated is repeated so many times less (default 1)
 #   RSIW_TESTBIN programs made of scripts/tests/src (default: build/tests of the checkout)
 #
 # Everything that is made through these functions is undone on exit, in the
@@ -64,8 +65,8 @@ wait_for() {
 shows() { grep "$@" >/dev/null; }
 
 # rounds COUNT: as many as can be had where everything is slower; there it is the checkers that look, and
-# they have seen what a round does after a few.
-rounds() { echo $(((($1 - 1) / FACTOR) + 1)); }
+# they have seen what a round does after a few. A test that is repeated fully elsewhere is not here.
+rounds() { echo $(((($1 - 1) / FACTOR / ${RSIW_SHARE:-1}) + 1)); }
 
 # not COMMAND...: for wait_for.
 not() { ! "$@"; }
@@ -174,7 +175,7 @@ load_type() {
 	esac
 }
 
-# For tests with another driver, too: the debug kernel has none, and siw cannot be built for it (what
+# For tests with another driver, too: the x86 debug kernel has none, and siw cannot be built for it (what
 # it takes a CRC with is in a kernel only for drivers of its own).
 needs_stock() { [ "${RSIW_KERNEL:-}" != debug ] || exit 77; }
 

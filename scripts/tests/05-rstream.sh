@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 180
+# runs on: 7.2/4
 # rsockets: the socket calls over RDMA, by rstream with verification, blocking,
 # non-blocking and with poll, over IPv4 and IPv6; riostream, whose data goes by
 # RDMA Writes at offsets; and rcopy, which copies a file.

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 600
+# runs on: 7.2/4
 # perftest in its other ways of working: completion events instead of polling,
 # inline data, several queue pairs, shared receive queue, both directions at
 # once, a completion for every request, IPv6.

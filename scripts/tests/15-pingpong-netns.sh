@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 500
+# runs on: 7.2/4
 # Queue pairs that connect themselves, between two network namespaces and between two
 # devices of one: either end first, IPv4, IPv6 and link-local, and with net.ipv6.bindv6only.
 # shellcheck source=../guest/lib.sh

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 500
+# runs on: 7.2/4
 # Queue pairs that connect themselves: libibverbs' own examples, unmodified, with
 # events, sizes from 1 octet to 1 MiB, many rounds, and every octet compared; on one
 # device, over IPv4, IPv6, the link-local address and without any.

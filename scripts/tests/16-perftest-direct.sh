@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 500
+# runs on: 7.2/4
 # perftest without rdma_cm: send, write and read, bandwidth and latency, on queue pairs
 # that connect themselves; several of them at once, both directions, all sizes.
 # shellcheck source=../guest/lib.sh

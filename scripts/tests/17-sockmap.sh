@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 180
+# runs on: 7.2 7.3
 # A BPF program that puts each TCP connection of this host into a sockmap when it is established
 # (src/sockmap.c), which for a listener's children is before they are accepted. What it would put
 # there in place of our handler gets what comes early, and never lets the socket go. Ours say that they

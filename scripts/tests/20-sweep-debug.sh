@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
+# runs on: uml
 # Only on the debug kernel: one pass through everything a user does (rping, perftest, ibv_rc_pingpong, an NFS
 # mount, a killed process) and with memory in pieces or short, everything undone, the module unloaded, and
 # then no memory that nobody owns. The runner looks for what KASAN, lockdep and the others said meanwhile.
