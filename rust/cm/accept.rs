@@ -10,12 +10,18 @@ mod offered;
 
 use core::net::SocketAddr;
 
-use iwarp_wire::mpa::{
-    negotiate::Parameters,
-    startup::{
-        Depths as WireDepths,
-        Frame,
-        FrameKind, //
+use iwarp_wire::{
+    mpa::{
+        negotiate::Parameters,
+        startup::{
+            Depths as WireDepths,
+            Frame,
+            FrameKind, //
+        }, //
+    },
+    rdmap::terminate::{
+        MpaError,
+        TerminateReason, //
     }, //
 };
 use kernel::{
@@ -41,6 +47,7 @@ use super::{
     },
     frame::{
         has_more,
+        send_terminate,
         FrameReader,
         FrameWriter, //
     },
@@ -230,6 +237,8 @@ struct Agreement {
     agreed: Parameters,
     /// The connection is there when the peer's ready-to-receive frame is (requirements.md EMC-16).
     waits_for_rtr: bool,
+    /// Request and Reply have the enhanced word.
+    enhanced: bool,
 }
 
 /// How far a responder has got.
@@ -244,8 +253,8 @@ enum Stage {
 
 impl Stage {
     /// Has the stream end.
-    fn closing(stream: Arc<Stream>, error: Error) -> Self {
-        stream.close(Close::Abort);
+    fn closing(stream: Arc<Stream>, how: Close, error: Error) -> Self {
+        stream.close(how);
         Self::Closing(error)
     }
 }
@@ -277,7 +286,12 @@ impl Agreement {
                 Ok(Stage::Started(stream))
             }
             Err((error, socket)) => {
-                socket.set_linger_abort();
+                if self.enhanced {
+                    let reason = TerminateReason::Mpa(MpaError::LocalCatastrophic);
+                    send_terminate(&socket, agreed.tx_markers, agreed.crc, reason);
+                } else {
+                    socket.set_linger_abort();
+                }
                 Err(error)
             }
         }
@@ -334,8 +348,13 @@ impl Accepting {
                 let result = notes.ended.map_or(Ok(()), result_of);
                 return failed(turn, cm, qp, result.err().unwrap_or(ECONNRESET));
             }
-            Stage::Started(stream) if notes.quit => Stage::closing(stream, ECONNABORTED),
-            Stage::Started(stream) if turn.timer.is_over() => Stage::closing(stream, ETIMEDOUT),
+            Stage::Started(stream) if notes.quit => {
+                Stage::closing(stream, Close::Abort, ECONNABORTED)
+            }
+            // The peer owes the ready-to-receive frame, so the connection is an enhanced one.
+            Stage::Started(stream) if turn.timer.is_over() => {
+                Stage::closing(stream, Close::SetUpFailed, ETIMEDOUT)
+            }
             Stage::Closing(error) if notes.ended.is_some() => return failed(turn, cm, qp, error),
             other => other,
         };

@@ -8,22 +8,20 @@
 
 mod plan;
 
-use core::convert::Infallible;
-
 use iwarp_wire::{
     mpa::{
-        fpdu::FpduWriter,
         negotiate::{
             Parameters,
             Refusal, //
         },
         startup::{
+            Depths as WireDepths,
             Frame,
             FrameKind,
             Revision, //
         }, //
     },
-    rdmap::terminate::Terminate,
+    rdmap::terminate::MpaError,
     RtrKind,
     TerminateReason, //
 };
@@ -43,6 +41,7 @@ use super::{
         Turn, //
     },
     frame::{
+        send_terminate,
         FrameReader,
         FrameWriter,
         ReadError, //
@@ -56,7 +55,6 @@ use crate::{
         Stream, //
     },
     sys::{
-        crc,
         errno::{
             EADDRNOTAVAIL,
             ECONNREFUSED,
@@ -84,9 +82,6 @@ use crate::{
         Device, //
     },
 };
-
-/// Room for a Terminate: ULPDU of 23 to 71 octets, length, pad, CRC, a marker.
-const TERMINATE_ROOM: usize = 96;
 
 /// Begins to connect on behalf of `iw_cm`. Process context; sleeps.
 ///
@@ -277,7 +272,7 @@ impl Link {
                 link,
                 stage: Stage::Tcp,
             })),
-            Err(error) => link.close(turn, error, PrivateData::NONE),
+            Err(error) => link.close(turn, error, Depths::NONE, PrivateData::NONE),
         }
     }
 
@@ -286,39 +281,43 @@ impl Link {
         match refusal {
             Refusal::Rejected => {
                 let data = PrivateData::new(frame.private_data).unwrap_or(PrivateData::NONE);
-                self.close(turn, ECONNREFUSED, data)
+                self.close(turn, ECONNREFUSED, said_by(frame), data)
             }
             Refusal::Revision if self.may_fall_back() => self.fall_back(turn),
             Refusal::Revision | Refusal::InsufficientIrd | Refusal::NoMatchingRtr => {
                 if let Some(reason) = refusal.terminate() {
                     self.terminate(frame, reason);
                 }
-                self.close(turn, EPROTO, PrivateData::NONE)
+                self.close(turn, EPROTO, said_by(frame), PrivateData::NONE)
             }
         }
     }
 
-    /// Sends a Terminate as the first and last FPDU. TCP's buffer is empty, so there is room.
+    /// Sends a Terminate as the first and last FPDU.
     fn terminate(&self, frame: &Frame<'_>, reason: TerminateReason) {
-        let mut out = [0; TERMINATE_ROOM];
-        let mut writer = FpduWriter::new(frame.markers, self.plan.policy.crc || frame.crc);
-        let ulpdu = Terminate::bare(reason).ulpdu();
-        let written = writer.write::<crc::Kernel, Infallible>(&mut out, &ulpdu, 0, |_| Ok(()));
-        if let Some(octets) = written.ok().and_then(|len| out.get(..len)) {
-            // The connection is closed anyway.
-            let _ = self.socket.send_nonblocking(octets);
+        let crc = self.plan.policy.crc || frame.crc;
+        send_terminate(&self.socket, frame.markers, crc, reason);
+    }
+
+    /// Gives up behind a good Reply, for a reason of this end's own.
+    fn fail(self, turn: &mut Turn<'_>, frame: &Frame<'_>, error: Error) -> Next {
+        // Revision 1 has no code for it.
+        if frame.enhanced.is_none() {
+            return self.abort(turn, error);
         }
+        self.terminate(frame, TerminateReason::Mpa(MpaError::LocalCatastrophic));
+        self.close(turn, error, said_by(frame), PrivateData::NONE)
     }
 
     /// The stream can start.
     fn establish(self, turn: &mut Turn<'_>, frame: &Frame<'_>, agreed: &Parameters) -> Next {
         // What can not be handed up whole is not handed up at all (requirements.md VRB-07).
         let Some(data) = PrivateData::new(frame.private_data) else {
-            return self.abort(turn, EMSGSIZE);
+            return self.fail(turn, frame, EMSGSIZE);
         };
         let local = match self.socket.local_addr() {
             Ok(local) => local,
-            Err(error) => return self.abort(turn, error),
+            Err(error) => return self.fail(turn, frame, error),
         };
         let Self {
             call,
@@ -342,30 +341,42 @@ impl Link {
                 turn.started(&stream);
                 turn.timer.clear();
                 turn.device.counters().add(Counter::Connects, 1);
-                let depths = Depths::new(agreed.ird, agreed.ord);
+                // What the peer says of itself, or else what it comes to here.
+                let said = frame.depths_or(WireDepths {
+                    ird: agreed.ord,
+                    ord: agreed.ird,
+                });
+                let depths = depths_of(said);
                 let cm = call.connected(&peers, depths, data).ok();
-                Next::Go(Phase::Connected(Connected::new(cm, stream, qp, None)))
+                let failed = cm.is_none() && frame.enhanced.is_some();
+                let connected = Connected::new(cm, stream, qp, None);
+                Next::Go(Phase::Connected(if failed {
+                    connected.after_failed_set_up()
+                } else {
+                    connected
+                }))
             }
-            Err((error, socket)) => {
-                socket.set_linger_abort();
-                drop(socket);
-                drop(qp);
-                failed(turn, call, error, PrivateData::NONE)
+            Err((error, socket)) => Self {
+                call,
+                plan,
+                qp,
+                socket,
             }
+            .fail(turn, frame, error),
         }
     }
 
     /// Gives up, and resets the connection.
     fn abort(self, turn: &mut Turn<'_>, error: Error) -> Next {
         self.socket.set_linger_abort();
-        self.close(turn, error, PrivateData::NONE)
+        self.close(turn, error, Depths::NONE, PrivateData::NONE)
     }
 
     /// Gives up. The port and the queue pair are free when `iw_cm` hears of it.
-    fn close(self, turn: &mut Turn<'_>, error: Error, data: PrivateData<'_>) -> Next {
+    fn close(self, turn: &mut Turn<'_>, error: Error, said: Depths, data: PrivateData<'_>) -> Next {
         drop(self.socket);
         drop(self.qp);
-        failed(turn, self.call, error, data)
+        failed(turn, self.call, error, said, data)
     }
 }
 
@@ -375,13 +386,33 @@ impl Link {
 /// whose server speaks first would wait for good. Where no frame was agreed on to prevent that, an
 /// RDMA Write of no octets does it too: one like any other for the peer, and of no effect.
 fn first_frame(agreed: &Parameters) -> Option<RtrKind> {
-    agreed.rtr.or(Some(RtrKind::Write))
+    agreed.rtr.preferred().or(Some(RtrKind::Write))
+}
+
+/// The depths of the peer in an event of an initiator.
+///
+/// `cma.c` makes `initiator_depth` of an event's IRD and `responder_resources` of its ORD, and the
+/// users of iWARP take them for the peer's own (`fs/smb/smbdirect/connect.c`). So the peer's ORD
+/// goes where the IRD is, and its IRD where the ORD is.
+fn depths_of(said: WireDepths) -> Depths {
+    Depths::new(said.ord, said.ird)
+}
+
+/// What a Reply that leads to no connection says of the peer's depths, for an event.
+fn said_by(frame: &Frame<'_>) -> Depths {
+    depths_of(frame.depths_or(WireDepths { ird: 0, ord: 0 }))
 }
 
 /// Tells `iw_cm` that there is no connection.
-fn failed(turn: &Turn<'_>, call: Connecting, error: Error, data: PrivateData<'_>) -> Next {
+fn failed(
+    turn: &Turn<'_>,
+    call: Connecting,
+    error: Error,
+    said: Depths,
+    data: PrivateData<'_>,
+) -> Next {
     turn.device.counters().add(Counter::Rejects, 1);
-    call.failed(status_of(error), data);
+    call.failed(status_of(error), said, data);
     Next::Wait(Phase::Over)
 }
 

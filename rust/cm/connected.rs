@@ -72,6 +72,13 @@ impl Connected {
         }
     }
 
+    /// Ends the connection, since `iw_cm` could not be told of it, and tells the peer so.
+    pub(super) fn after_failed_set_up(mut self) -> Self {
+        self.closing = true;
+        self.stream.close(Close::SetUpFailed);
+        self
+    }
+
     /// Waits for the end of the stream.
     #[inline(never)]
     pub(super) fn step(mut self, turn: &mut Turn<'_>) -> Next {

@@ -5,17 +5,34 @@
 //! A frame is read to its last octet and no further: what follows it belongs to the first FPDU and
 //! stays in the socket (requirements.md MPA-84).
 
-use iwarp_wire::mpa::startup::{
-    parse,
-    Frame,
-    FrameKind,
-    Progress,
-    StartupError,
-    MAX_FRAME_LEN, //
+use core::convert::Infallible;
+
+use iwarp_wire::{
+    mpa::{
+        fpdu::FpduWriter,
+        startup::{
+            parse,
+            Frame,
+            FrameKind,
+            Progress,
+            StartupError,
+            MAX_FRAME_LEN, //
+        },
+    },
+    rdmap::terminate::{
+        Terminate,
+        TerminateReason, //
+    }, //
 };
 use kernel::prelude::*;
 
-use crate::sys::socket::Socket;
+use crate::sys::{
+    crc,
+    socket::Socket, //
+};
+
+/// Room for a Terminate without headers: ULPDU of 22 octets, length, CRC, a marker.
+const TERMINATE_ROOM: usize = 32;
 
 /// What has come of a frame.
 pub(super) struct FrameReader {
@@ -112,6 +129,20 @@ impl FrameWriter {
     }
 }
 
+/// Sends a Terminate as the first and last FPDU behind the start-up frames; `markers` and `crc` are
+/// what they agreed on for this direction. TCP's buffer is empty, so there is room.
+pub(super) fn send_terminate(socket: &Socket, markers: bool, crc: bool, reason: TerminateReason) {
+    let mut out = [0; TERMINATE_ROOM];
+    let ulpdu = Terminate::bare(reason).ulpdu();
+    let written =
+        FpduWriter::new(markers, crc)
+            .write::<crc::Kernel, Infallible>(&mut out, &ulpdu, 0, |_| Ok(()));
+    if let Some(octets) = written.ok().and_then(|len| out.get(..len)) {
+        // The connection is closed anyway.
+        let _ = socket.send_nonblocking(octets);
+    }
+}
+
 /// Whether something that must not be there is behind a Request: an octet, or an end.
 ///
 /// Nothing may follow the Request before the Reply (requirements.md MPA-86). Does not wait.
@@ -190,6 +221,23 @@ mod tests {
         let (a, b) = connected()?;
         drop(a);
         assert!(eventually(|| has_more(&b)));
+        Ok(())
+    }
+
+    /// RFC 6581 section 9.3: layer 2, error type 0, code 5; the FPDU has no header of a segment.
+    #[test]
+    fn terminate_behind_the_frames() -> Result {
+        let (a, b) = connected()?;
+        let reason = TerminateReason::from_wire(2, 0, 5);
+        send_terminate(&a, false, false, reason);
+        let mut octets = [0; 40];
+        assert!(eventually(|| b.recv_nonblocking(&mut octets) == Ok(28)));
+        assert_eq!(octets.get(..4), Some(&[0, 22, 0x41, 0x47][..]));
+        assert_eq!(octets.get(20..24), Some(&[0x20, 0x05, 0, 0][..]));
+        // A marker goes first if the peer wants them.
+        send_terminate(&a, true, true, reason);
+        assert!(eventually(|| b.recv_nonblocking(&mut octets) == Ok(32)));
+        assert_eq!(octets.get(..8), Some(&[0, 0, 0, 0, 0, 22, 0x41, 0x47][..]));
         Ok(())
     }
 

@@ -2,7 +2,10 @@
 
 //! What those who start, end and watch a stream have to do with it.
 
-use iwarp_wire::RtrKind;
+use iwarp_wire::{
+    RtrKind,
+    RtrKinds, //
+};
 use kernel::prelude::*;
 
 use super::sent::SentQueue;
@@ -24,8 +27,8 @@ pub(crate) enum Role {
     },
     /// Sent the Reply; sends nothing before the first valid FPDU has come (RFC 5044 7.1.2).
     Responder {
-        /// The ready-to-receive frame that must be the first FPDU.
-        rtr: Option<RtrKind>,
+        /// The ready-to-receive frames of which one must be the first FPDU; empty: any may be.
+        rtr: RtrKinds,
     },
 }
 
@@ -56,6 +59,9 @@ pub(crate) enum Close {
     Graceful,
     /// At once for the queue pair; the peer gets what TCP has taken, then FIN.
     Leave,
+    /// The enhanced connection set-up failed at this end: a Terminate, then FIN (RFC 6581
+    /// section 9.3).
+    SetUpFailed,
     /// Reset.
     Abort,
 }
@@ -66,7 +72,8 @@ impl Close {
         match self {
             Self::Graceful => 0,
             Self::Leave => 1,
-            Self::Abort => 2,
+            Self::SetUpFailed => 2,
+            Self::Abort => 3,
         }
     }
 }

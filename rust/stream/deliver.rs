@@ -265,9 +265,6 @@ impl Session<'_> {
             AccessError::InvalidStag => {
                 TerminateReason::RemoteProtection(RemoteProtection::InvalidStag)
             }
-            AccessError::NotAssociated => {
-                TerminateReason::RemoteProtection(RemoteProtection::NotAssociated)
-            }
             _ => cannot_invalidate(),
         })
     }

@@ -11,7 +11,10 @@ use iwarp_wire::{
         MAX_MULPDU, //
     },
     rdmap::terminate::Terminate,
-    reads::Request, //
+    reads::{
+        Inbound,
+        Request, //
+    },
 };
 
 use super::{
@@ -213,7 +216,8 @@ impl Session<'_> {
             // Nothing wrong has been sent: the Terminate takes the place of the answer.
             Err(WriteError::Payload(error)) => {
                 let reason = place::to_wire(error).for_read();
-                self.fail(Terminate::for_read(reason, msn, &request));
+                let left = irq.head().and_then(Inbound::remaining).unwrap_or(request);
+                self.fail(Terminate::for_read(reason, msn, &left));
                 Encoded::Failed
             }
             Err(WriteError::TooLong | WriteError::NoRoom) => {

@@ -134,6 +134,12 @@ impl Session<'_> {
                 }
             }
             Close::Leave => self.end(EndReason::LocalClose),
+            Close::SetUpFailed => {
+                // The connection manager tells the owner.
+                self.proto.ending.told = true;
+                let reason = TerminateReason::Mpa(MpaError::LocalCatastrophic);
+                self.fail(Terminate::bare(reason));
+            }
             Close::Abort => {
                 self.end(EndReason::LocalClose);
                 self.over(true);

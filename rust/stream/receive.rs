@@ -24,6 +24,7 @@ use iwarp_wire::{
         Receiver,
         HEAD_LEN, //
     },
+    RtrKinds, //
 };
 use kernel::prelude::*;
 
@@ -67,7 +68,7 @@ impl Rx {
     /// Prepares the incoming half.
     pub(super) fn new(config: Config) -> Self {
         let (responder, rtr) = match config.role {
-            Role::Initiator { .. } => (false, None),
+            Role::Initiator { .. } => (false, RtrKinds::NONE),
             Role::Responder { rtr } => (true, rtr),
         };
         Self {

@@ -96,6 +96,7 @@ impl Offered {
         let offer = Agreement {
             agreed,
             waits_for_rtr: reply.enhanced.is_some_and(|word| word.peer_to_peer),
+            enhanced: reply.enhanced.is_some(),
         };
         let stage = offer.reply(turn, &qp, self.socket, frame)?;
         Ok(Accepting {

@@ -39,6 +39,9 @@ pub(crate) struct Depths {
 }
 
 impl Depths {
+    /// Nothing is known of them.
+    pub(crate) const NONE: Self = Self { ird: 0, ord: 0 };
+
     /// Clamps what is agreed on, or what the peer says of itself.
     pub(crate) fn new(ird: u16, ord: u16) -> Self {
         let clamp = |depth: u16| u8::try_from(depth).unwrap_or(u8::MAX);
@@ -171,7 +174,7 @@ impl Connecting {
             Ok(()) => Ok(Connected { id: Some(id) }),
             Err(error) => {
                 self.id = Some(id);
-                self.fail(error, PrivateData::NONE);
+                self.fail(error, Depths::NONE, PrivateData::NONE);
                 Err(error)
             }
         }
@@ -179,18 +182,22 @@ impl Connecting {
 
     /// There is no connection. With `ECONNREFUSED` and `ECONNRESET` the user hears of a rejection,
     /// with `ETIMEDOUT` of an unreachable peer, else of an error.
-    pub(crate) fn failed(mut self, error: Error, private_data: PrivateData<'_>) {
-        self.fail(error, private_data);
+    ///
+    /// `said` and `private_data` are the peer's, if it has replied. rdma_cm of 7.2 and 7.3 does not
+    /// pass depths on to its own users for a rejection.
+    pub(crate) fn failed(mut self, error: Error, said: Depths, private_data: PrivateData<'_>) {
+        self.fail(error, said, private_data);
     }
 
     /// Sends the answer, unless that was done.
-    fn fail(&mut self, error: Error, private_data: PrivateData<'_>) {
+    fn fail(&mut self, error: Error, said: Depths, private_data: PrivateData<'_>) {
         let Some(id) = self.id.take() else {
             return;
         };
         let mut reply = event(bindings::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY);
         reply.status = error.to_errno();
         add_peers(&mut reply, &self.peers);
+        add_depths(&mut reply, said);
         add_private_data(&mut reply, private_data);
         // SAFETY: The first event after a committed connect. The octets outlive the call.
         if unsafe { id.deliver(&mut reply) }.is_err() {
@@ -205,7 +212,7 @@ impl Connecting {
 
 impl Drop for Connecting {
     fn drop(&mut self) {
-        self.fail(ECONNABORTED, PrivateData::NONE);
+        self.fail(ECONNABORTED, Depths::NONE, PrivateData::NONE);
     }
 }
 

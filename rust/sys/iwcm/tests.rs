@@ -266,9 +266,14 @@ mod suite {
     fn failed_connect_is_told_once() -> Result {
         let fake = Fake::new(State::ConnSent)?;
         let connecting = fake.connect()?.commit();
-        connecting.failed(ECONNREFUSED, data(b"go away"));
-        assert_eq!(fake.status(), Some(ECONNREFUSED.to_errno()));
-        assert_eq!(fake.last.get().map(|told| told.data), Some(7));
+        connecting.failed(ECONNREFUSED, Depths::new(3, 5), data(b"go away"));
+        let told = Told {
+            status: ECONNREFUSED.to_errno(),
+            data: 7,
+            ird: 3,
+            ord: 5,
+        };
+        assert_eq!(fake.last.get(), Some(told));
         assert!(fake.is_done(State::Idle, 1));
         Ok(())
     }
@@ -314,7 +319,8 @@ mod suite {
 
         let fake = Fake::new(State::ConnSent)?;
         fake.no_memory.set(true);
-        fake.connect()?.commit().failed(ECONNREFUSED, data(b"x"));
+        let connecting = fake.connect()?.commit();
+        connecting.failed(ECONNREFUSED, Depths::NONE, data(b"x"));
         assert_eq!(fake.status(), Some(ECONNREFUSED.to_errno()));
         assert!(fake.is_done(State::Idle, 1));
         Ok(())

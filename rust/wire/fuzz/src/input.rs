@@ -106,12 +106,14 @@ pub(crate) fn receive(octets: &[u8]) -> Seen {
     let mut framer = Framer::new(bit(0), bit(1));
     let mut receiver = Receiver::new(Config {
         responder: bit(2),
-        rtr: [
-            None,
-            Some(RtrKind::Fpdu),
-            Some(RtrKind::Write),
-            Some(RtrKind::Read),
-        ][usize::from((flags >> 3) & 3)],
+        rtr: RtrKinds::only(
+            [
+                None,
+                Some(RtrKind::Fpdu),
+                Some(RtrKind::Write),
+                Some(RtrKind::Read),
+            ][usize::from((flags >> 3) & 3)],
+        ),
         immediate: bit(5),
         atomics: bit(5),
     });

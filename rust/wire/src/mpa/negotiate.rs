@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What two ends agree on during start-up (RFC 5044 section 7.1, RFC 6581 sections 4 to 6).
+//! What two ends agree on during start-up (RFC 5044 section 7.1, RFC 6581 section 9).
 //!
 //! CRCs are used when either end wants them. Markers are asked for by whoever receives them, each
 //! direction for itself. IRD and ORD, the depths of the Read queues, are agreed on by revision 2:
-//! nobody's ORD may exceed the other's IRD. In peer-to-peer mode both agree on the RTR frame that
-//! the initiator sends first.
+//! nobody's ORD may exceed the other's IRD. In peer-to-peer mode the responder names the RTR frames
+//! that suit both ends, and the initiator picks the one that it sends first.
 
 use super::startup::{
     Depth,
@@ -13,7 +13,6 @@ use super::startup::{
     Frame,
     FrameKind,
     Revision,
-    RtrKind,
     RtrKinds, //
 };
 use crate::rdmap::terminate::{
@@ -24,7 +23,7 @@ use crate::rdmap::terminate::{
 /// What one end wants and can do.
 ///
 /// ```
-/// use iwarp_wire::mpa::{negotiate::Policy, startup::{Revision, RtrKinds}};
+/// use iwarp_wire::mpa::{negotiate::Policy, startup::{Revision, RtrKind, RtrKinds}};
 ///
 /// let policy = Policy {
 ///     revision: Revision::Two,
@@ -40,7 +39,8 @@ use crate::rdmap::terminate::{
 /// let (reply, responder) = policy.accept(&request, b"");
 /// let initiator = policy.conclude(&reply).expect("they suit each other");
 /// assert_eq!((initiator.ord, responder.ird), (8, 16));
-/// assert_eq!(initiator.rtr, responder.rtr);
+/// assert_eq!(initiator.rtr.preferred(), Some(RtrKind::Write));
+/// assert_eq!(initiator.rtr.intersection(responder.rtr), initiator.rtr);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -77,8 +77,9 @@ pub struct Parameters {
     pub ird: u16,
     /// Read Requests this end may have outstanding; 0 is legal.
     pub ord: u16,
-    /// The RTR frame that the initiator sends before anything else.
-    pub rtr: Option<RtrKind>,
+    /// The RTR frames: at the initiator the one that it sends before anything else, at the
+    /// responder those of which one comes. Empty without peer-to-peer mode.
+    pub rtr: RtrKinds,
 }
 
 /// Why an initiator cannot go on with a Reply.
@@ -130,8 +131,9 @@ impl Policy {
 
     /// The Reply of a responder that accepts `request`, and what is agreed on.
     ///
-    /// Where no RTR frame suits both ends the Reply grants peer-to-peer mode without naming one:
-    /// the initiator then sends a Terminate ("no matching RTR", RFC 6581 section 5).
+    /// The Reply names every offered RTR frame that this end understands. Where it understands
+    /// none, the Reply names those that it does understand: an initiator that can send none of
+    /// them answers with a Terminate ("no matching RTR", RFC 6581 section 9.2).
     pub fn accept<'a>(
         &self,
         request: &Frame<'_>,
@@ -143,7 +145,7 @@ impl Policy {
         };
         let crc = self.crc || request.crc;
         let (mut ird, mut ord) = (self.ird, self.ord);
-        let mut rtr = None;
+        let mut rtr = RtrKinds::NONE;
         if let Some(asked) = asked {
             if let Some(wanted) = asked.ord.get() {
                 ird = ird.max(wanted.min(self.max_ird));
@@ -152,10 +154,19 @@ impl Policy {
                 ord = ord.min(limit);
             }
             if asked.peer_to_peer {
-                let mut usable = asked.rtr.intersection(self.rtr);
-                // A Read needs a place in both Read queues.
-                usable.read &= ird > 0 && asked.ord != Depth::new(0);
-                rtr = usable.preferred();
+                // The Read needs a place, whether or not the upper layer reads (section 9.1).
+                if asked.rtr.read && self.rtr.read && asked.ord.get().is_some() {
+                    ird = ird.max(self.max_ird.min(1));
+                }
+                let held = RtrKinds {
+                    read: self.rtr.read && ird > 0,
+                    ..self.rtr
+                };
+                let suits_both = asked.rtr.intersection(held);
+                rtr = [suits_both, held, self.rtr]
+                    .into_iter()
+                    .find(|kinds| *kinds != RtrKinds::NONE)
+                    .unwrap_or_default();
             }
         }
         let reply = Frame {
@@ -166,9 +177,9 @@ impl Policy {
             rejected: false,
             enhanced: asked.map(|asked| Enhanced {
                 peer_to_peer: asked.peer_to_peer,
-                rtr: RtrKinds::only(rtr),
-                ird: Depth::new(ird),
-                ord: Depth::new(ord),
+                rtr,
+                ird: in_kind(asked.ord, ird),
+                ord: in_kind(asked.ird, ord),
             }),
             private_data,
         };
@@ -222,12 +233,16 @@ impl Policy {
                 None => {}
             }
         }
-        let mut rtr = None;
+        let mut rtr = RtrKinds::NONE;
         if self.revision == Revision::Two && self.peer_to_peer {
-            let chosen = said.map_or(RtrKinds::NONE, |said| said.rtr);
-            let mut usable = chosen.intersection(self.offer());
+            // Without A the other flags mean nothing (section 9.2).
+            let named = said
+                .filter(|said| said.peer_to_peer)
+                .map_or(RtrKinds::NONE, |said| said.rtr);
+            let mut usable = named.intersection(self.offer());
             usable.read &= ord > 0;
-            rtr = Some(usable.preferred().ok_or(Refusal::NoMatchingRtr)?);
+            let picked = usable.preferred().ok_or(Refusal::NoMatchingRtr)?;
+            rtr = RtrKinds::only(Some(picked));
         }
         Ok(Parameters {
             revision: reply.revision,
@@ -251,5 +266,14 @@ impl Policy {
             write: self.rtr.write,
             read: self.rtr.read && self.ord > 0,
         }
+    }
+}
+
+/// What a Reply says of a depth: `depth`, or that it is left to the upper layer if the Request said
+/// so of `counterpart`, the depth of the initiator that it faces (RFC 6581 section 9.1).
+fn in_kind(counterpart: Depth, depth: u16) -> Depth {
+    match counterpart.get() {
+        Some(_) => Depth::new(depth),
+        None => Depth::UNNEGOTIATED,
     }
 }

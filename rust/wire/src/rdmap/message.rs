@@ -196,10 +196,11 @@ impl AtomicRequest {
         })
     }
 
-    /// Writes the octets behind the DDP header.
+    /// Writes the octets behind the DDP header. The comparison, which FetchAdd lacks, has data of
+    /// zeros and a mask of ones then (RFC 7306 section 5.2.1).
     pub fn encode(&self) -> [u8; ATOMIC_REQUEST_LEN] {
         let (code, fields) = match self.operation {
-            AtomicOperation::FetchAdd { add, mask } => (FETCH_ADD, [add, mask, 0, 0]),
+            AtomicOperation::FetchAdd { add, mask } => (FETCH_ADD, [add, mask, 0, u64::MAX]),
             AtomicOperation::CompareSwap {
                 swap,
                 swap_mask,

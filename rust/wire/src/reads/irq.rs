@@ -69,6 +69,21 @@ impl Inbound {
     pub fn answered(&self) -> u32 {
         self.answer.sent()
     }
+
+    /// What is left of a Read, which is how a Terminate quotes it (RFC 5040 section 4.8); `None`
+    /// for an Atomic.
+    pub fn remaining(&self) -> Option<ReadRequest> {
+        let Request::Read(request) = self.request else {
+            return None;
+        };
+        let answered = self.answered();
+        Some(ReadRequest {
+            sink_to: request.sink_to.wrapping_add(answered),
+            size: request.size.saturating_sub(answered),
+            source_to: request.source_to.wrapping_add(answered),
+            ..request
+        })
+    }
 }
 
 /// The next segment of the answer to a Read.

@@ -7,6 +7,7 @@ use core::borrow::BorrowMut;
 use super::{
     decision::{
         Decision,
+        SendSegment,
         TaggedSegment, //
     },
     untagged::send_kind, //
@@ -18,7 +19,7 @@ use crate::ddp::{
     UNTAGGED_LEN, //
 };
 use crate::ids::Msn;
-use crate::mpa::startup::RtrKind;
+use crate::mpa::startup::RtrKinds;
 use crate::rdmap::terminate::{
     MpaError,
     RemoteOperation,
@@ -43,8 +44,8 @@ use crate::reads::{
 pub struct Config {
     /// This end answered the MPA Request.
     pub responder: bool,
-    /// The RTR frame that the initiator is to send first.
-    pub rtr: Option<RtrKind>,
+    /// The RTR frames of which the initiator is to send one first; empty without peer-to-peer mode.
+    pub rtr: RtrKinds,
     /// Immediate Data is understood.
     pub immediate: bool,
     /// Atomics are understood.
@@ -59,7 +60,7 @@ pub struct Config {
 ///
 /// ```
 /// use iwarp_wire::{
-///     mpa::startup::RtrKind,
+///     mpa::startup::{RtrKind, RtrKinds},
 ///     reads::{Inbound, Irq, Orq, Outstanding},
 ///     rx::{Config, Decision, Receiver},
 ///     tx::{self, Msns},
@@ -67,7 +68,7 @@ pub struct Config {
 ///
 /// let mut receiver = Receiver::new(Config {
 ///     responder: true,
-///     rtr: Some(RtrKind::Write),
+///     rtr: RtrKinds::only(Some(RtrKind::Write)),
 ///     ..Config::default()
 /// });
 /// let mut orq = Orq::new([None::<Outstanding<()>>; 1], 1);
@@ -223,7 +224,11 @@ impl Receiver {
         decision
     }
 
-    /// The first FPDU: in peer-to-peer mode it is the RTR frame that was agreed on.
+    /// The first FPDU: in peer-to-peer mode it is one of the RTR frames that were agreed on.
+    ///
+    /// The zero-length FULPDU of RFC 6581 section 9 has two readings, and both are taken: a ULPDU
+    /// of no octets, and a Send of none. Such a Send has its number but no receive: RTR frames are
+    /// signalled below the upper layer, not by a completion (section 6).
     #[cold]
     #[inline(never)]
     fn first<T, O, I>(
@@ -238,32 +243,32 @@ impl Receiver {
         O: BorrowMut<[Option<Outstanding<T>>]>,
         I: BorrowMut<[Option<Inbound>]>,
     {
-        let expected = if self.config.responder {
+        let agreed = if self.config.responder {
             self.config.rtr
         } else {
-            None
+            RtrKinds::NONE
         };
+        let any = agreed == RtrKinds::NONE;
         // An FPDU of no octets is taken from any initiator, as its first one.
-        if ulpdu_len == 0 && self.config.responder && matches!(expected, None | Some(RtrKind::Fpdu))
-        {
+        if ulpdu_len == 0 && self.config.responder && (any || agreed.fpdu) {
             return Ok(Decision::Nothing);
         }
         let decision = self.segment(head, ulpdu_len, orq, irq)?;
-        let fits = match (expected, &decision) {
-            (None, _) | (_, Decision::Terminated(_)) => true,
-            (Some(RtrKind::Write), Decision::Nothing) => true,
-            (Some(RtrKind::Read), Decision::ReadRequest) => {
-                match irq.head().map(Inbound::request) {
-                    Some(Request::Read(request)) => request.size == 0,
-                    _ => false,
-                }
-            }
-            _ => false,
-        };
-        if fits {
-            Ok(decision)
-        } else {
-            Err(TerminateReason::Mpa(MpaError::NoMatchingRtr))
+        match decision {
+            Decision::Terminated(_) => Ok(decision),
+            _ if any => Ok(decision),
+            Decision::Nothing if agreed.write => Ok(decision),
+            Decision::Send(SendSegment {
+                len: 0,
+                last: true,
+                invalidate: None,
+                ..
+            }) if agreed.fpdu => Ok(Decision::Nothing),
+            Decision::ReadRequest if agreed.read => match irq.head().map(Inbound::request) {
+                Some(Request::Read(request)) if request.size == 0 => Ok(decision),
+                _ => Err(TerminateReason::Mpa(MpaError::NoMatchingRtr)),
+            },
+            _ => Err(TerminateReason::Mpa(MpaError::NoMatchingRtr)),
         }
     }
 

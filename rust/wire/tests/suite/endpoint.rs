@@ -18,7 +18,10 @@ use iwarp_wire::mpa::fpdu::{
     Framer,
     Next, //
 };
-use iwarp_wire::mpa::startup::RtrKind;
+use iwarp_wire::mpa::startup::{
+    RtrKind,
+    RtrKinds, //
+};
 use iwarp_wire::rdmap::terminate::{
     AccessError,
     Terminate,
@@ -112,7 +115,7 @@ impl Endpoint {
             writer: FpduWriter::new(setup.tx_markers, setup.crc),
             receiver: Receiver::new(Config {
                 responder: setup.responder,
-                rtr: setup.rtr,
+                rtr: RtrKinds::only(setup.rtr),
                 immediate: true,
                 atomics: true,
             }),
@@ -186,14 +189,15 @@ impl Endpoint {
             {
                 Ok(ulpdu) => self.segment(ulpdu).map_err(|reason| {
                     let len = fpdu.ulpdu_len();
-                    (reason, Terminate::for_segment(reason, ulpdu, len))
+                    let told = Terminate::for_segment(reason, ulpdu, len);
+                    (reason, ulpdu.to_vec(), told)
                 }),
-                Err(reason) => Err((reason, Terminate::bare(reason))),
+                Err(reason) => Err((reason, Vec::new(), Terminate::bare(reason))),
             };
-            if let Err((reason, told)) = taken {
+            if let Err((reason, ulpdu, told)) = taken {
                 self.control.push_back(told.ulpdu().to_vec());
                 self.receiver.fail();
-                self.events.push(Event::Failed(reason));
+                self.events.push(Event::Failed { reason, ulpdu });
                 self.over = true;
             }
         }
@@ -253,7 +257,7 @@ impl Endpoint {
             }
             Decision::AtomicRequest | Decision::ReadRequest | Decision::Nothing => {}
             Decision::Terminated(terminate) => {
-                self.events.push(Event::Terminated(terminate.reason()));
+                self.events.push(Event::Terminated(terminate));
                 self.over = true;
             }
             Decision::Fail(reason) => return Err(reason),

@@ -197,24 +197,41 @@ fn depths_beyond_the_initiator() {
     );
 }
 
-/// EMC-09: depths that are not negotiated leave each end with its own.
+/// EMC-09: a depth of 0x3fff is left to the upper layer. It is answered in kind, crosswise, and
+/// each end keeps its own (RFC 6581 section 9.1, last paragraph).
 #[test]
 fn depths_left_to_the_upper_layer() {
-    let unnegotiated = word(RtrKinds::NONE, Depth::UNNEGOTIATED, Depth::UNNEGOTIATED);
+    let (open, said) = (Depth::UNNEGOTIATED, Depth::new(4));
+    for (ird, ord, reply_ird, reply_ord, kept) in [
+        (open, open, open, open, (16, 16)),
+        // The initiator's ORD faces the responder's IRD.
+        (said, open, open, Depth::new(4), (16, 4)),
+        (open, said, Depth::new(16), open, (16, 16)),
+        (open, Depth::new(100), Depth::new(100), open, (100, 16)),
+    ] {
+        let request = Frame {
+            kind: FrameKind::Request,
+            ..reply(Some(Enhanced {
+                peer_to_peer: false,
+                rtr: RtrKinds::NONE,
+                ird,
+                ord,
+            }))
+        };
+        let (reply, there) = POLICY.accept(&request, &[]);
+        assert_eq!((there.ird, there.ord), kept, "{request:?}");
+        let said = reply.enhanced.expect("the word is answered");
+        assert_eq!((said.ird, said.ord), (reply_ird, reply_ord), "{request:?}");
+        let refused = POLICY.reject(&request, &[]).enhanced.expect("a word");
+        assert_eq!((refused.ird, refused.ord), (reply_ird, reply_ord));
+    }
+
+    let unnegotiated = word(RtrKinds::NONE, open, open);
     let here = POLICY.conclude(&reply(Some(unnegotiated)));
     assert_eq!(here.map(|p| (p.ird, p.ord)), Ok((16, 16)));
-
-    let request = Frame {
-        kind: FrameKind::Request,
-        ..reply(Some(Enhanced {
-            peer_to_peer: false,
-            ..unnegotiated
-        }))
-    };
-    let (reply, there) = POLICY.accept(&request, &[]);
-    assert_eq!((there.ird, there.ord), (16, 16));
-    let said = reply.enhanced.expect("the word is answered");
-    assert_eq!((said.ird.get(), said.ord.get()), (Some(16), Some(16)));
+    let half = word(RtrKinds::NONE, said, open);
+    let here = POLICY.conclude(&reply(Some(half)));
+    assert_eq!(here.map(|p| (p.ird, p.ord)), Ok((16, 4)));
 }
 
 /// EMC-04, EMC-18: revision 1 is answered with revision 1 and no word, and both ends keep what
@@ -229,9 +246,11 @@ fn revision_one() {
     assert_eq!((request.revision, request.enhanced), (Revision::One, None));
     let (reply, there) = PEER.accept(&request, &[]);
     assert_eq!((reply.revision, reply.enhanced), (Revision::One, None));
-    assert_eq!((there.ird, there.ord, there.rtr), (16, 16, None));
+    assert_eq!((there.ird, there.ord), (16, 16));
+    assert_eq!(there.rtr, RtrKinds::NONE);
     let here = initiator.conclude(&reply).expect("they suit each other");
-    assert_eq!((here.ird, here.ord, here.rtr), (16, 16, None));
+    assert_eq!((here.ird, here.ord), (16, 16));
+    assert_eq!(here.rtr, RtrKinds::NONE);
 }
 
 /// EMC-02: revision 2 without the word is like revision 1.
@@ -273,18 +292,31 @@ fn refusal() {
     assert_eq!(Refusal::Rejected.terminate(), None);
 }
 
-/// EMC-10, EMC-11, EMC-12: the responder picks one RTR frame of those offered.
+/// The set of these.
+fn kinds(fpdu: bool, write: bool, read: bool) -> RtrKinds {
+    RtrKinds { fpdu, write, read }
+}
+
+/// A Request for peer-to-peer mode that offers these frames.
+fn offers(rtr: RtrKinds, ird: u16, ord: u16) -> Frame<'static> {
+    Frame {
+        kind: FrameKind::Request,
+        ..reply(Some(word(rtr, Depth::new(ird), Depth::new(ord))))
+    }
+}
+
+/// EMC-10, EMC-11, EMC-12: what an initiator offers, and picks of what the responder names.
 #[test]
 fn rtr_frames() {
     let offered = PEER.request(&[]).enhanced.expect("revision 2 has the word");
     assert!(offered.peer_to_peer);
-    assert!(offered.rtr.write && offered.rtr.read && !offered.rtr.fpdu);
+    assert_eq!(offered.rtr, kinds(false, true, true));
 
-    let kinds = |write, read, fpdu| RtrKinds { fpdu, write, read };
     for (theirs, expected) in [
         (kinds(true, true, true), Some(RtrKind::Write)),
-        (kinds(false, true, true), Some(RtrKind::Read)),
-        (kinds(false, false, true), None),
+        (kinds(false, true, false), Some(RtrKind::Write)),
+        (kinds(true, false, true), Some(RtrKind::Read)),
+        (kinds(true, false, false), None),
         (RtrKinds::NONE, None),
     ] {
         let responder = Policy {
@@ -292,16 +324,54 @@ fn rtr_frames() {
             ..POLICY
         };
         let (here, there) = exchange(&PEER, &responder);
-        assert_eq!(there.rtr, expected);
         match expected {
-            Some(kind) => assert_eq!(here.map(|here| here.rtr), Ok(Some(kind))),
+            Some(kind) => {
+                let here = here.expect("they suit each other").rtr;
+                assert_eq!(here, RtrKinds::only(Some(kind)));
+                assert!(there.rtr.contains(kind), "{theirs:?}");
+            }
             None => assert_eq!(here, Err(Refusal::NoMatchingRtr)),
         }
     }
 }
 
-/// EMC-12: a Read is offered only by who may have one outstanding, and picked only by who can
-/// hold it.
+/// EMC-11: the responder names every offered frame that it understands, and understands each of
+/// them as the first one (RFC 6581 section 9.2).
+#[test]
+fn every_frame_that_suits_both_is_named() {
+    for bits in 1..8u8 {
+        let offered = kinds(bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+        let (answer, there) = POLICY.accept(&offers(offered, 4, 4), &[]);
+        let said = answer.enhanced.expect("the word is answered");
+        assert!(said.peer_to_peer);
+        assert_eq!(said.rtr, offered);
+        assert_eq!(there.rtr, offered);
+    }
+}
+
+/// EMC-11, EMC-13: where nothing suits both, the responder names what it understands.
+#[test]
+fn some_frame_is_named_always() {
+    for (understood, offered) in [
+        (kinds(false, true, false), kinds(false, false, true)),
+        (kinds(true, true, false), kinds(false, false, true)),
+        (kinds(false, false, true), kinds(true, true, false)),
+        (kinds(true, true, true), RtrKinds::NONE),
+    ] {
+        let responder = Policy {
+            rtr: understood,
+            ..POLICY
+        };
+        let (answer, there) = responder.accept(&offers(offered, 1, 1), &[]);
+        let said = answer.enhanced.expect("the word is answered");
+        assert!(said.peer_to_peer);
+        assert_eq!(said.rtr, understood);
+        assert_eq!(there.rtr, understood);
+    }
+}
+
+/// EMC-12: a Read is offered by who may have one outstanding. A responder makes a place for it,
+/// also where the initiator has no use for other Reads (RFC 6581 section 9.1).
 #[test]
 fn rtr_read_needs_room() {
     let no_ord = Policy { ord: 0, ..PEER };
@@ -309,42 +379,35 @@ fn rtr_read_needs_room() {
         .request(&[])
         .enhanced
         .expect("revision 2 has the word");
-    assert!(offered.rtr.write && !offered.rtr.read);
+    assert_eq!(offered.rtr, kinds(false, true, false));
 
-    let read_only = Policy {
-        rtr: RtrKinds::only(Some(RtrKind::Read)),
-        ..PEER
-    };
-    let no_ird = Policy {
-        ird: 0,
+    let read = kinds(false, false, true);
+    let no_ird = Policy { ird: 0, ..POLICY };
+    let (answer, there) = no_ird.accept(&offers(read, 0, 0), &[]);
+    let said = answer.enhanced.expect("the word is answered");
+    assert_eq!((said.rtr, said.ird), (read, Depth::new(1)));
+    assert_eq!((there.rtr, there.ird), (read, 1));
+    // None that is not asked for, and none where the upper layer sees to the depths.
+    let (_, there) = no_ird.accept(&offers(kinds(true, true, false), 0, 0), &[]);
+    assert_eq!(there.ird, 0);
+    let mut open = offers(read, 0, 0);
+    open.enhanced = Some(word(read, Depth::new(0), Depth::UNNEGOTIATED));
+    let (answer, there) = no_ird.accept(&open, &[]);
+    let said = answer.enhanced.expect("the word is answered");
+    assert_eq!((said.ird, there.ird), (Depth::UNNEGOTIATED, 0));
+    assert_eq!(said.rtr, kinds(true, true, false));
+
+    // A responder that cannot make one.
+    let none = Policy {
         max_ird: 0,
-        ..POLICY
+        ..no_ird
     };
-    let (here, there) = exchange(&read_only, &no_ird);
-    assert_eq!((here, there.rtr), (Err(Refusal::NoMatchingRtr), None));
-    let (here, there) = exchange(&read_only, &POLICY);
-    assert_eq!(there.rtr, Some(RtrKind::Read));
-    assert_eq!(here.map(|here| here.rtr), Ok(Some(RtrKind::Read)));
-}
-
-/// EMC-11: a responder takes the zero-length FPDU if nothing else is offered.
-#[test]
-fn rtr_fpdu_as_the_last_resort() {
-    for (offered, expected) in [
-        (RtrKinds::only(Some(RtrKind::Fpdu)), Some(RtrKind::Fpdu)),
-        (RtrKinds::ALL, Some(RtrKind::Write)),
-        (RtrKinds::NONE, None),
-    ] {
-        let request = Frame {
-            kind: FrameKind::Request,
-            ..reply(Some(word(offered, Depth::new(1), Depth::new(1))))
-        };
-        let (answer, there) = POLICY.accept(&request, &[]);
-        assert_eq!(there.rtr, expected);
-        let said = answer.enhanced.expect("the word is answered");
-        assert!(said.peer_to_peer);
-        assert_eq!(said.rtr, RtrKinds::only(expected));
-    }
+    let read_only = Policy { rtr: read, ..PEER };
+    let (here, there) = exchange(&read_only, &none);
+    assert_eq!(here, Err(Refusal::NoMatchingRtr));
+    assert_eq!(there.rtr, kinds(true, true, false));
+    let (here, _) = exchange(&read_only, &POLICY);
+    assert_eq!(here.map(|here| here.rtr), Ok(read));
 }
 
 /// EMC-13: a Reply that picks none of the offered frames ends with 2/0/07.
@@ -374,12 +437,33 @@ fn reply_without_a_usable_rtr() {
     );
 }
 
+/// EMC-10, EMC-13: without A the other flags mean nothing (RFC 6581 section 9.2).
+#[test]
+fn flags_without_the_mode() {
+    let word = Enhanced {
+        peer_to_peer: false,
+        ..word(RtrKinds::ALL, Depth::new(16), Depth::new(16))
+    };
+    let refusal = PEER.conclude(&reply(Some(word)));
+    assert_eq!(refusal, Err(Refusal::NoMatchingRtr));
+
+    let request = Frame {
+        kind: FrameKind::Request,
+        ..reply(Some(word))
+    };
+    let (answer, there) = POLICY.accept(&request, &[]);
+    let said = answer.enhanced.expect("the word is answered");
+    assert_eq!((said.peer_to_peer, said.rtr), (false, RtrKinds::NONE));
+    assert_eq!(there.rtr, RtrKinds::NONE);
+}
+
 /// EMC-15: without peer-to-peer mode there is no RTR frame, whatever the Reply says.
 #[test]
 fn no_rtr_unless_asked_for() {
     let (here, there) = exchange(&POLICY, &POLICY);
-    assert_eq!(here.map(|here| here.rtr), Ok(None));
-    assert_eq!(there.rtr, None);
+    assert_eq!(here.map(|here| here.rtr), Ok(RtrKinds::NONE));
+    assert_eq!(there.rtr, RtrKinds::NONE);
     let word = word(RtrKinds::ALL, Depth::new(16), Depth::new(16));
-    assert_eq!(POLICY.conclude(&reply(Some(word))).map(|p| p.rtr), Ok(None));
+    let here = POLICY.conclude(&reply(Some(word)));
+    assert_eq!(here.map(|here| here.rtr), Ok(RtrKinds::NONE));
 }

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use iwarp_wire::ddp::Header;
 use iwarp_wire::mpa::startup::RtrKind;
 use iwarp_wire::rdmap::terminate::{
     MpaError,
@@ -331,7 +332,7 @@ proptest! {
         let events: Vec<Event> = pair.ends[1].events.iter().map(without_words).collect();
         let wanted: Vec<Event> = expect(&work).received.iter().map(without_words).collect();
         let (last, good) = match events.split_last() {
-            Some((Event::Failed(reason), good)) => (Some(*reason), good),
+            Some((Event::Failed { reason, .. }, good)) => (Some(*reason), good),
             _ => (None, &events[..]),
         };
         prop_assert!(good.len() <= wanted.len() && good == &wanted[..good.len()]);
@@ -342,26 +343,45 @@ proptest! {
         }
     }
 
-    /// RDMAP-40, DDP-63: an error found by one end is what the other end is told, and the last
-    /// thing it is told.
+    /// RDMAP-40, RDMAP-41, DDP-63: an error found by one end is what the other end is told, with
+    /// the header and the length of the segment that had it, and the last thing it is told. What
+    /// lies behind is neither placed nor reported, however good it is.
     #[test]
-    fn the_peer_is_told(setup in setup(), weather in weather(), to in (REGION as u64 + 1)..) {
+    fn the_peer_is_told(
+        setup in setup(),
+        weather in weather(),
+        past in 1..=u64::from(u32::MAX),
+        which in 0..3usize,
+    ) {
         let quiet = |setup: Setup| Setup { rtr: None, ..setup };
         let mut pair = Pair::new(&(quiet(setup.0), quiet(setup.1)));
         pair.ends[0].post(Work::Send { kind: SendKind::default(), data: vec![1; 300] });
-        // No segment of a Send may lie behind the end of the receive buffer.
-        pair.ends[0].post(Work::Send { kind: SendKind::default(), data: vec![2; REGION + 1] });
-        pair.ends[0].post(Work::Write { to, data: vec![3; 10] });
+        let region = REGION as u64;
+        let (bad, code) = [
+            // No segment of a Send may lie behind the end of the receive buffer.
+            (Work::Send { kind: SendKind::default(), data: vec![2; REGION + 1] }, (1, 2, 5)),
+            (Work::Write { to: region - 9 + past, data: vec![2; 10] }, (1, 1, 1)),
+            (Work::Write { to: u64::MAX - 8, data: vec![2; 10] }, (1, 1, 3)),
+        ][which].clone();
+        pair.ends[0].post(bad);
+        pair.ends[0].post(Work::Write { to: 0, data: vec![3; REGION] });
         pair.ends[0].post(Work::Send { kind: SendKind::default(), data: vec![4; 10] });
         pair.run(&weather);
-        let failed = pair.ends[1].events.last();
-        let Some(Event::Failed(reason)) = failed else {
-            panic!("the error was not found: {failed:?}")
+
+        let [Event::Received { data, .. }, Event::Failed { ulpdu, .. }] = &pair.ends[1].events[..]
+        else {
+            panic!("one message, then the error: {:?}", pair.ends[1].events)
         };
-        prop_assert_eq!((reason.layer(), reason.etype(), reason.code()), (1, 2, 5));
-        prop_assert_eq!(pair.ends[1].events.len(), 2, "nothing behind the error is reported");
-        let told = &pair.ends[0].events;
-        prop_assert_eq!(told, &[Event::Terminated(*reason)]);
+        prop_assert_eq!(data, &[1; 300]);
         prop_assert!(pair.ends[1].target.iter().all(|&octet| octet == 0));
+
+        let [Event::Terminated(told)] = &pair.ends[0].events[..] else {
+            panic!("a Terminate and no more: {:?}", pair.ends[0].events)
+        };
+        let reason = told.reason();
+        prop_assert_eq!((reason.layer(), reason.etype(), reason.code()), code);
+        prop_assert_eq!(told.segment_len().map(usize::from), Some(ulpdu.len()));
+        prop_assert_eq!(told.header(), Header::parse(ulpdu).ok());
+        prop_assert!(told.header().is_some());
     }
 }

@@ -46,8 +46,11 @@ fn extent_of_a_read_request() {
 #[test]
 fn more_read_requests_than_ird() {
     let mut sink = Sink::new();
+    assert!(sink.irq.is_empty());
     for msn in 1..5 {
+        assert!(!sink.irq.is_full());
         assert_eq!(sink.receive(&read_request(msn, 0)), Decision::ReadRequest);
+        assert!(!sink.irq.is_empty());
     }
     assert!(sink.irq.is_full());
     assert_eq!(failure(&mut sink, &read_request(5, 0)), (1, 2, 2));
@@ -203,9 +206,11 @@ fn read_of_nothing() {
 fn ord_bounds_reads() {
     let mut sink = Sink::new();
     let at = TaggedOffset::new(0);
+    assert!(sink.orq.is_empty());
     for cookie in 0..4 {
         assert!(!sink.orq.is_full());
         assert!(sink.orq.push_read(Stag::new(1), at, 1, cookie).is_ok());
+        assert!(!sink.orq.is_empty());
     }
     assert!(sink.orq.is_full());
     assert!(sink.orq.push_read(Stag::new(1), at, 1, 9).is_err());

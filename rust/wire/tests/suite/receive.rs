@@ -348,10 +348,13 @@ fn octets_behind_the_ulpdu() {
 #[test]
 fn errors_found_elsewhere() {
     let mut sink = Sink::new();
-    let good = untagged(3, 0, 1, 0, true, b"data");
+    let good = |msn| untagged(3, 0, msn, 0, true, b"data");
+    assert!(!sink.receiver.is_closed());
+    assert_eq!(sink.receive(&good(1)), send(true, 0, 4, true));
+    assert!(!sink.receiver.is_closed());
     sink.receiver.fail();
     assert!(sink.receiver.is_closed());
-    assert_eq!(sink.receive(&good), Decision::Dropped);
+    assert_eq!(sink.receive(&good(2)), Decision::Dropped);
 }
 
 /// The names of the codes used above are those of the table.

@@ -2,9 +2,13 @@
 
 //! The first FPDU of a stream: MPA-75, EMC-10 to EMC-16.
 
-use iwarp_wire::mpa::startup::RtrKind;
+use iwarp_wire::mpa::startup::{
+    RtrKind,
+    RtrKinds, //
+};
 use iwarp_wire::rdmap::terminate::{
     MpaError,
+    Terminate,
     TerminateReason, //
 };
 use iwarp_wire::rx::{
@@ -23,40 +27,51 @@ use crate::support::{
     Sink, //
 };
 
-/// EMC-10, EMC-14, EMC-16: the RTR frame that was agreed on starts the stream, another does not.
+/// A responder that agreed on these RTR frames.
+fn responder(rtr: RtrKinds) -> Config {
+    Config {
+        responder: true,
+        rtr,
+        ..Config::default()
+    }
+}
+
+/// EMC-10, EMC-14, EMC-16: each RTR frame that was agreed on starts the stream, another does not.
 #[test]
 fn rtr_frame_starts_the_stream() {
     let kinds = [RtrKind::Fpdu, RtrKind::Write, RtrKind::Read];
-    for agreed in kinds {
-        let config = Config {
-            responder: true,
-            rtr: Some(agreed),
-            ..Config::default()
+    for bits in 1..8u8 {
+        let agreed = RtrKinds {
+            fpdu: bits & 1 != 0,
+            write: bits & 2 != 0,
+            read: bits & 4 != 0,
         };
+        let config = responder(agreed);
         for sent in kinds {
             let mut sink = Sink::with(config);
             assert!(!sink.receiver.started());
-            let decision = sink.receive(&tx::rtr(sent, &mut Msns::new()));
-            if sent == agreed {
+            let ulpdu = tx::rtr(sent, &mut Msns::new());
+            if agreed.contains(sent) {
                 let expected = match sent {
                     RtrKind::Read => Decision::ReadRequest,
                     _ => Decision::Nothing,
                 };
-                assert_eq!(decision, expected);
+                assert_eq!(sink.receive(&ulpdu), expected);
                 assert!(sink.receiver.started());
                 let ulpdu = untagged(3, 0, 1, 0, true, b"data");
                 assert_eq!(sink.receive(&ulpdu), send(true, 0, 4, true));
             } else {
-                assert!(
-                    matches!(decision, Decision::Fail(_)),
-                    "{sent:?} for {agreed:?}"
-                );
+                // An FPDU of no octets is too short for a segment.
+                let code = if sent == RtrKind::Fpdu { 3 } else { 7 };
+                assert_eq!(failure(&mut sink, &ulpdu), (2, 0, code), "{agreed:?}");
                 assert!(!sink.receiver.started());
             }
         }
         // Anything else is not what was agreed on either.
         for ulpdu in [
-            untagged(3, 0, 1, 0, true, &[]),
+            untagged(3, 0, 1, 0, true, b"data"),
+            untagged(3, 0, 1, 0, false, &[]),
+            untagged(4, 0, 1, 0, true, &[]),
             tagged(0, 1, 2, true, b"data"),
             read_request(1, 1),
         ] {
@@ -65,24 +80,42 @@ fn rtr_frame_starts_the_stream() {
         // A peer that gives up may say so.
         let ulpdu = untagged(7, 2, 1, 0, true, &[0x20, 6, 0, 0]);
         let mut sink = Sink::with(config);
-        assert!(matches!(sink.receive(&ulpdu), Decision::Terminated(_)));
-        assert!(!sink.receiver.started());
+        let reason = TerminateReason::Mpa(MpaError::InsufficientIrd);
+        let told = Decision::Terminated(Terminate::bare(reason));
+        assert_eq!(sink.receive(&ulpdu), told);
+        assert!(!sink.receiver.started() && sink.receiver.is_closed());
     }
-    assert_eq!(
-        TerminateReason::Mpa(MpaError::NoMatchingRtr).code(),
-        7,
-        "the code that is expected above"
-    );
+}
+
+/// EMC-11, EMC-14: a Send of nothing is the other reading of the zero-length FULPDU. It takes a
+/// number but no receive, and only where that frame was agreed on.
+#[test]
+fn rtr_fpdu_as_a_send_of_nothing() {
+    for opcode in [3, 5] {
+        let nothing = untagged(opcode, 0, 1, 0, true, &[]);
+        let mut sink = Sink::with(responder(RtrKinds::ALL));
+        assert_eq!(sink.receive(&nothing), Decision::Nothing);
+        assert!(sink.receiver.started());
+        let next = untagged(3, 0, 2, 0, true, &[]);
+        assert_eq!(sink.receive(&next), send(true, 0, 0, true));
+
+        let others = RtrKinds {
+            fpdu: false,
+            ..RtrKinds::ALL
+        };
+        let mut sink = Sink::with(responder(others));
+        assert_eq!(failure(&mut sink, &nothing), (2, 0, 7));
+    }
+    // In client-server mode it is a message as any other.
+    let mut sink = Sink::with(responder(RtrKinds::NONE));
+    let nothing = untagged(3, 0, 1, 0, true, &[]);
+    assert_eq!(sink.receive(&nothing), send(true, 0, 0, true));
 }
 
 /// An FPDU of no octets is taken by a responder, once and in front; by nobody else.
 #[test]
 fn fpdu_of_no_octets() {
-    let responder = Config {
-        responder: true,
-        ..Config::default()
-    };
-    let mut sink = Sink::with(responder);
+    let mut sink = Sink::with(responder(RtrKinds::NONE));
     assert_eq!(sink.receive(&[]), Decision::Nothing);
     assert!(sink.receiver.started());
     assert_eq!(failure(&mut sink, &[]), (2, 0, 3));

@@ -2,6 +2,8 @@
 
 //! Start-up frames: MPA-53, MPA-60 to MPA-69, MPA-79, MPA-81, MPA-82, EMC-01 to EMC-06.
 
+use std::collections::VecDeque;
+
 use iwarp_wire::mpa::fpdu::{
     FpduWriter,
     Framer,
@@ -121,9 +123,34 @@ fn private_data_is_bounded() {
     }
 }
 
-/// MPA-53, MPA-82: streaming data may go before; nothing of it counts, wherever MPA begins.
-///
-/// Only the upper layer knows the octet at which it ends, even if it looks like a frame of ours.
+/// A TCP connection from the receiver's end: octets that are read are gone.
+struct Socket(VecDeque<u8>);
+
+impl Socket {
+    /// Reads so many octets.
+    fn read(&mut self, len: usize) -> Vec<u8> {
+        assert!(self.0.len() >= len, "{len} octets of {}", self.0.len());
+        self.0.drain(..len).collect()
+    }
+
+    /// Reads a frame and no octet behind it.
+    fn frame(&mut self, kind: FrameKind) -> Vec<u8> {
+        let mut octets = Vec::new();
+        loop {
+            match parse(&octets, kind) {
+                Ok(Progress::Need { total }) => octets.extend(self.read(total - octets.len())),
+                Ok(Progress::Frame { len, .. }) => {
+                    assert_eq!(len, octets.len(), "all that was read is the frame");
+                    return octets;
+                }
+                Err(error) => panic!("not a frame: {error:?}"),
+            }
+        }
+    }
+}
+
+/// MPA-53, MPA-82: a socket that was in streaming mode. The upper layer reads its last message and
+/// no further, and MPA begins with the next octet, even if that message looks like a frame.
 #[test]
 fn delayed_startup() {
     let request = raw(FrameKind::Request, 0xc0, 1, 4, b"data");
@@ -135,26 +162,27 @@ fn delayed_startup() {
             stream.extend(write_fpdu(&mut writer, &[], message));
         }
 
-        let Ok(Progress::Frame { frame, len }) =
-            parse(&stream[streamed.len()..], FrameKind::Request)
-        else {
-            panic!("the Request stands behind {streamed:?}")
-        };
+        let mut socket = Socket(stream.into());
+        assert_eq!(socket.read(streamed.len()), streamed);
+        let octets = socket.frame(FrameKind::Request);
+        let frame = whole(&octets, FrameKind::Request);
         assert!(frame.markers, "the Request asks for markers");
         assert_eq!(frame.private_data, b"data");
 
         // Markers are counted from here, not from the stream's first octet.
         let mut framer = Framer::new(true, true);
-        let mut rest = &stream[streamed.len() + len..];
         for message in &messages {
-            let Next::Fpdu(fpdu) = framer.next(rest) else {
-                panic!("an FPDU follows")
+            let mut raw = Vec::new();
+            let len = loop {
+                match framer.next(&raw) {
+                    Next::Fpdu(fpdu) => break fpdu.wire_len(),
+                    Next::Need(_) => raw.extend(socket.read(1)),
+                }
             };
-            let (now, then) = rest.split_at(fpdu.wire_len());
-            assert_eq!(read_fpdu(&mut framer, now), Ok(message.clone()));
-            rest = then;
+            raw.extend(socket.read(len - raw.len()));
+            assert_eq!(read_fpdu(&mut framer, &raw), Ok(message.clone()));
         }
-        assert!(rest.is_empty());
+        assert!(socket.0.is_empty());
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The Terminate message: RDMAP-30, RDMAP-40 to RDMAP-42.
+//! The Terminate message: RDMAP-30, RDMAP-40 to RDMAP-43.
 
 use iwarp_wire::ddp::Header;
 use iwarp_wire::rdmap::terminate::{
@@ -14,6 +14,7 @@ use iwarp_wire::rdmap::terminate::{
     UntaggedError, //
 };
 use iwarp_wire::rdmap::ReadRequest;
+use iwarp_wire::rx::Decision;
 use iwarp_wire::{
     tx,
     Msn,
@@ -23,7 +24,8 @@ use iwarp_wire::{
 
 use crate::support::{
     tagged,
-    untagged, //
+    untagged,
+    Sink, //
 };
 
 const READ: ReadRequest = ReadRequest {
@@ -42,54 +44,32 @@ fn flags(terminate: &Terminate) -> (bool, bool, bool) {
     (bits & 0x80 != 0, bits & 0x40 != 0, bits & 0x20 != 0)
 }
 
-/// RDMAP-40, RDMAP-41: every row copies what the table says, of tagged and untagged segments and
-/// of Read Requests, and is read back as it was.
+/// RDMAP-40, RDMAP-41: every row copies what figure 10 of RFC 5040 says, of tagged and untagged
+/// segments and of Read Requests, and is read back as it was.
 #[test]
 fn every_row_copies_its_headers() {
     let nothing = (false, false, false);
     let ddp = (true, true, false);
-    let protection = |error| (TerminateReason::RemoteProtection(error), ddp, true);
-    let operation = |error, flags| (TerminateReason::RemoteOperation(error), flags, false);
     let mut rows = vec![
         (TerminateReason::RdmapCatastrophic, nothing, false),
-        protection(RemoteProtection::InvalidStag),
-        protection(RemoteProtection::BaseOrBounds),
-        protection(RemoteProtection::AccessRights),
-        protection(RemoteProtection::NotAssociated),
-        protection(RemoteProtection::ToWrap),
-        (
-            TerminateReason::RemoteProtection(RemoteProtection::CannotInvalidate),
-            ddp,
-            false,
-        ),
-        (
-            TerminateReason::RemoteProtection(RemoteProtection::Unspecified),
-            nothing,
-            false,
-        ),
-        operation(RemoteOperation::InvalidVersion, nothing),
-        operation(RemoteOperation::UnexpectedOpcode, nothing),
-        operation(RemoteOperation::StreamCatastrophic, ddp),
-        operation(RemoteOperation::GlobalCatastrophic, ddp),
-        operation(RemoteOperation::CannotInvalidate, ddp),
-        operation(RemoteOperation::Unspecified, nothing),
         (TerminateReason::DdpCatastrophic, nothing, false),
     ];
-    rows.extend(
-        TaggedError::ALL
-            .iter()
-            .map(|&e| (TerminateReason::Tagged(e), ddp, false)),
-    );
-    rows.extend(
-        UntaggedError::ALL
-            .iter()
-            .map(|&e| (TerminateReason::Untagged(e), ddp, false)),
-    );
-    rows.extend(
-        MpaError::ALL
-            .iter()
-            .map(|&e| (TerminateReason::Mpa(e), nothing, false)),
-    );
+    let mut add = |reason, flags, with_read| rows.push((reason, flags, with_read));
+    for &error in RemoteProtection::ALL {
+        add(TerminateReason::RemoteProtection(error), ddp, true);
+    }
+    for &error in RemoteOperation::ALL {
+        add(TerminateReason::RemoteOperation(error), ddp, false);
+    }
+    for &error in TaggedError::ALL {
+        add(TerminateReason::Tagged(error), ddp, false);
+    }
+    for &error in UntaggedError::ALL {
+        add(TerminateReason::Untagged(error), ddp, false);
+    }
+    for &error in MpaError::ALL {
+        add(TerminateReason::Mpa(error), nothing, false);
+    }
     assert_eq!(rows.len(), 33, "the rows of the table");
 
     for (reason, expected, with_read) in rows {
@@ -121,6 +101,102 @@ fn every_row_copies_its_headers() {
                 assert_eq!(terminate.segment_len(), None);
             }
             assert_eq!(Terminate::decode(&ulpdu[18..]), terminate);
+        }
+    }
+}
+
+/// RDMAP-43: a Read that fails part way quotes what is left of it, with the offsets at which it
+/// stands (RFC 5040 section 4.8, the example of 2,048 octets).
+#[test]
+fn read_that_fails_part_way() {
+    let request = ReadRequest {
+        sink: Stag::new(0x100),
+        sink_to: TaggedOffset::new(u64::MAX - 99),
+        size: 5000,
+        source: Stag::new(0x200),
+        source_to: TaggedOffset::new(0x2000),
+    };
+    let reason = AccessError::InvalidStag.for_read();
+    let mut responder = Sink::new();
+    let asked = tx::read_request(Msn::FIRST, &request);
+    assert_eq!(responder.receive(&asked), Decision::ReadRequest);
+    let mut answered = 0;
+    for len in [0, 2048, 2048, 903] {
+        if len != 0 {
+            let answer = responder.irq.next_step(len + 14).expect("a Read");
+            assert_eq!(answer.len, len);
+            responder.irq.commit(&answer);
+            answered += u32::from(len);
+        }
+        let inbound = responder.irq.head().expect("it is not done");
+        let left = inbound.remaining().expect("a Read");
+        let told = Terminate::for_read(reason, inbound.msn(), &left);
+        assert_eq!(flags(&told), (true, true, true));
+        assert_eq!(told.segment_len(), Some(46));
+        let expected = ReadRequest {
+            sink_to: request.sink_to.wrapping_add(answered),
+            size: 5000 - answered,
+            source_to: TaggedOffset::new(0x2000 + u64::from(answered)),
+            ..request
+        };
+        assert_eq!(told.read_request(), Some(expected));
+    }
+    assert_eq!(answered, 4999);
+}
+
+/// RDMAP-41: the length is there whenever the header is; M says whether it is valid (RFC 5040
+/// section 4.8).
+#[test]
+fn length_without_m() {
+    // 1/1/01, D, the field of the length, the tagged header of a Write.
+    let octets = [
+        0x11, 0x01, 0x40, 0x00, 0x12, 0x34, 0xc1, 0x40, 0, 0, 0x12, 0x34, 0, 0, 0, 0, 0, 0, 0x10, 0,
+    ];
+    let terminate = Terminate::decode(&octets);
+    assert_eq!(terminate.header(), Header::parse(&octets[6..]).ok());
+    assert!(terminate.header().is_some());
+    assert_eq!(terminate.segment_len(), None);
+    let again = terminate.ulpdu();
+    assert_eq!(again[18..22], octets[..4]);
+    assert_eq!(again[24..], octets[6..]);
+    // And M alone: a length without a header.
+    let terminate = Terminate::decode(&[0x11, 0x01, 0x80, 0x00, 0x12, 0x34]);
+    assert_eq!(terminate.segment_len(), Some(0x1234));
+    assert_eq!(terminate.header(), None);
+    assert_eq!(
+        terminate.ulpdu()[18..],
+        [0x11, 0x01, 0x80, 0x00, 0x12, 0x34]
+    );
+}
+
+/// Terminates that differ in any part are not equal.
+#[test]
+fn what_differs_is_not_equal() {
+    let reason = AccessError::Bounds.for_read();
+    let all = [
+        Terminate::for_read(reason, Msn::new(11), &READ),
+        Terminate::for_read(reason, Msn::new(12), &READ),
+        Terminate::for_read(reason, Msn::new(11), &ReadRequest { size: 9, ..READ }),
+        Terminate::for_segment(reason, &untagged(3, 0, 9, 10, false, &[1; 28]), 46),
+        Terminate::for_segment(reason, &untagged(3, 0, 9, 10, false, &[1; 28]), 47),
+        Terminate::for_read(AccessError::Wrap.for_read(), Msn::new(11), &READ),
+        Terminate::bare(reason),
+    ];
+    for (i, one) in all.iter().enumerate() {
+        for (j, other) in all.iter().enumerate() {
+            assert_eq!(one == other, i == j, "{one:?} and {other:?}");
+        }
+    }
+    let headers = [
+        tagged(0, 7, 8, true, &[]),
+        tagged(0, 7, 9, true, &[]),
+        untagged(3, 0, 9, 10, false, &[]),
+        untagged(3, 0, 9, 11, false, &[]),
+    ]
+    .map(|octets| Header::parse(&octets).expect("a header").encode());
+    for (i, one) in headers.iter().enumerate() {
+        for (j, other) in headers.iter().enumerate() {
+            assert_eq!(one == other, i == j, "{one:?} and {other:?}");
         }
     }
 }

@@ -202,7 +202,9 @@ mod tests {
     fn sets_of_rtr_frames() {
         for kind in [RtrKind::Fpdu, RtrKind::Write, RtrKind::Read] {
             let only = RtrKinds::only(Some(kind));
-            assert!(only.contains(kind));
+            for other in [RtrKind::Fpdu, RtrKind::Write, RtrKind::Read] {
+                assert_eq!(only.contains(other), other == kind);
+            }
             assert_eq!(only.preferred(), Some(kind));
             assert_eq!(only.intersection(RtrKinds::ALL), only);
             assert_eq!(only.intersection(RtrKinds::NONE).preferred(), None);

@@ -27,14 +27,15 @@ pub enum AccessError {
 impl AccessError {
     /// The reason for a segment of an RDMA Write.
     ///
-    /// DDP finds all but the lack of the right, which is RDMAP's.
+    /// Only Read Requests and Sends with Invalidate meet a remote protection error (RFC 5040
+    /// section 4.8, figure 10), so DDP has to name the lack of the right: a buffer that may not be
+    /// written does not allow placement, the second check of RFC 5041 section 7.1.
     pub const fn for_write(self) -> TerminateReason {
         match self {
-            Self::InvalidStag => TerminateReason::Tagged(TaggedError::InvalidStag),
+            Self::InvalidStag | Self::Rights => TerminateReason::Tagged(TaggedError::InvalidStag),
             Self::Bounds => TerminateReason::Tagged(TaggedError::BaseOrBounds),
             Self::NotAssociated => TerminateReason::Tagged(TaggedError::NotAssociated),
             Self::Wrap => TerminateReason::Tagged(TaggedError::ToWrap),
-            Self::Rights => TerminateReason::RemoteProtection(RemoteProtection::AccessRights),
         }
     }
 
@@ -66,7 +67,7 @@ mod tests {
         for (error, write, read) in [
             (AccessError::InvalidStag, (1, 1, 0), (0, 1, 0)),
             (AccessError::Bounds, (1, 1, 1), (0, 1, 1)),
-            (AccessError::Rights, (0, 1, 2), (0, 1, 2)),
+            (AccessError::Rights, (1, 1, 0), (0, 1, 2)),
             (AccessError::NotAssociated, (1, 1, 2), (0, 1, 3)),
             (AccessError::Wrap, (1, 1, 3), (0, 1, 4)),
         ] {

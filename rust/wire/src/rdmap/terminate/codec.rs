@@ -86,7 +86,10 @@ impl Terminate {
         }
     }
 
-    /// A Terminate for a Read Request that was taken from the wire some time ago.
+    /// A Terminate for a Read Request that was taken from the wire some time ago: number `msn` of
+    /// its queue, `request` being what is left of it.
+    ///
+    /// See [`Inbound::remaining`](crate::reads::Inbound::remaining).
     pub fn for_read(reason: TerminateReason, msn: Msn, request: &ReadRequest) -> Self {
         let ulpdu = crate::tx::read_request(msn, request);
         let len = u16::try_from(ulpdu.len()).unwrap_or(u16::MAX);
@@ -107,8 +110,9 @@ impl Terminate {
             });
         };
         let reason = TerminateReason::from_wire(layer_etype >> 4, layer_etype & 15, code);
-        let segment_len = if flags & FLAG_LENGTH != 0 {
-            reader.u16()
+        // The field is there with either flag, and valid with M (RFC 5040 section 4.8).
+        let segment_len = if flags & (FLAG_LENGTH | FLAG_DDP) != 0 {
+            reader.u16().filter(|_| flags & FLAG_LENGTH != 0)
         } else {
             None
         };
@@ -167,8 +171,8 @@ impl Terminate {
             .u8((self.reason.layer() << 4) | (self.reason.etype() & 15))
             .u8(self.reason.code())
             .u16(flags);
-        if let Some(len) = self.segment_len {
-            octets = octets.u16(len);
+        if self.segment_len.is_some() || !copied.is_empty() {
+            octets = octets.u16(self.segment_len.unwrap_or(0));
         }
         TerminateOctets(octets.put(copied).into())
     }

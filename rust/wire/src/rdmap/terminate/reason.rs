@@ -242,27 +242,14 @@ impl TerminateReason {
         }
     }
 
-    /// What the Terminate copies of the segment that was wrong.
+    /// What the Terminate copies of the segment that was wrong (RFC 5040 section 4.8, figure 10).
     pub(super) const fn copied(self) -> Copied {
         match self {
             Self::RdmapCatastrophic
             | Self::DdpCatastrophic
             | Self::Mpa(_)
-            | Self::Unknown { .. }
-            | Self::RemoteProtection(RemoteProtection::Unspecified)
-            | Self::RemoteOperation(
-                RemoteOperation::InvalidVersion
-                | RemoteOperation::UnexpectedOpcode
-                | RemoteOperation::Unspecified,
-            ) => Copied::Nothing,
-            Self::RemoteProtection(RemoteProtection::CannotInvalidate)
-            | Self::RemoteOperation(
-                RemoteOperation::StreamCatastrophic
-                | RemoteOperation::GlobalCatastrophic
-                | RemoteOperation::CannotInvalidate,
-            )
-            | Self::Tagged(_)
-            | Self::Untagged(_) => Copied::Ddp,
+            | Self::Unknown { .. } => Copied::Nothing,
+            Self::RemoteOperation(_) | Self::Tagged(_) | Self::Untagged(_) => Copied::Ddp,
             Self::RemoteProtection(_) => Copied::DdpAndRead,
         }
     }

@@ -5,6 +5,7 @@
 use iwarp_wire::mpa::startup::RtrKind;
 use iwarp_wire::rdmap::terminate::{
     AccessError,
+    Terminate,
     TerminateReason, //
 };
 use iwarp_wire::rdmap::SendKind;
@@ -56,9 +57,12 @@ pub(crate) enum Event {
     /// The Read or Atomic with this number is done.
     Done(usize),
     /// The peer ended the stream.
-    Terminated(TerminateReason),
-    /// This end found an error.
-    Failed(TerminateReason),
+    Terminated(Terminate),
+    /// This end found an error in that ULPDU; it is empty for an error of its FPDU.
+    Failed {
+        reason: TerminateReason,
+        ulpdu: Vec<u8>,
+    },
 }
 
 /// What one direction needs to know about the connection.
