@@ -3,13 +3,12 @@
 the end of the other half. The end comes all the same, but not while something moves."""
 
 import socket
-import struct
 import time
 
 import mpa
 import rdmap
 from cases_active import connected, segment_of
-from harness import FACTOR, RW, case
+from harness import FACTOR, RW, case, tcp_row
 
 # The module looks every 8 s whether something moves, and the first time all that was before counts (rust/stream/end.rs):
 # it gives up after 16 s, or after 5 where only the peer's FIN is missing. The rest is for a busy machine.
@@ -167,16 +166,9 @@ def disconnect_waits_for_a_slow_answer(victim):
 
 
 def state_of(stream):
-    """The state of TCP at the module's end, as /proc/net/tcp has it."""
-    def written(address, port):
-        return "%08X:%04X" % (struct.unpack("<I", socket.inet_aton(address))[0], port)
-
-    ends = [written(*stream.sock.getpeername()), written(*stream.sock.getsockname())]
-    with open("/proc/net/tcp", encoding="ascii") as table:
-        for words in map(str.split, table):
-            if words[1:3] == ends:
-                return words[3]
-    return None
+    """The state of TCP at the module's end."""
+    row = tcp_row(stream)
+    return row and row[3]
 
 
 @case("MPA-90 DDP-72 (asked for something after FIN)")

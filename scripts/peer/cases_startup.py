@@ -6,7 +6,7 @@ import time
 
 import mpa
 import rdmap
-from harness import CRC, MARKERS, RECV_SIZE, REQUEST_SECONDS, Link, Made, case, request, tcp
+from harness import CRC, MARKERS, RECV_SIZE, REQUEST_SECONDS, Link, Made, case, check_terminate, request, tcp
 
 
 def refused(victim, octets, what, fin=False):
@@ -74,11 +74,7 @@ def enhanced_without_room(victim):
     for length in range(4):
         stream = tcp()
         stream.send_raw(mpa.startup(mpa.REQUEST_KEY, s=1, data=bytes(length)))
-        try:
-            reply = stream.recv_startup(REQUEST_SECONDS + 3)
-            assert reply.r == 1, f"PD_Length {length} accepted"
-        except mpa.Closed:
-            pass
+        stream.expect_close(REQUEST_SECONDS + 3)
         assert victim.event(50) is None, f"PD_Length {length} was handed up"
 
 
@@ -105,11 +101,9 @@ def private_data_too_long(victim):
     for length in (256, 512):
         stream = tcp()
         stream.send_raw(mpa.startup(mpa.REQUEST_KEY, rev=1, data=bytes(length)))
-        try:
-            reply = stream.recv_startup(REQUEST_SECONDS + 3)
-            assert reply.r == 1, f"{length} octets accepted"
-        except mpa.Closed:
-            pass
+        reply = stream.recv_startup(REQUEST_SECONDS + 3)
+        assert reply.r == 1, f"{length} octets accepted"
+        stream.expect_close()
         event = victim.event(50)
         assert event is None, f"{length} octets of private data: event {event}"
 
@@ -209,26 +203,103 @@ def responder_waits_for_the_first_fpdu(victim):
     assert (segment.op, segment.msn, segment.mo, len(segment.data)) == (rdmap.SEND, 1, 0, 100), "the queued Send"
 
 
-@case("EMC-10 EMC-11 EMC-12 EMC-14 EMC-16")
+def ready(link, kind):
+    """Sends an RTR frame: a FULPDU of no octets, a Send of none, an empty Write or Read."""
+    if kind == "read":
+        link.stream.send(rdmap.read_request(1, 0, 0, 0, 0, 0))
+        segment = link.recv_segment()
+        assert (segment.op, segment.data) == (rdmap.READ_RESPONSE, b""), "the RTR Read's Response"
+    else:
+        link.stream.send({"fulpdu": b"", "send": rdmap.send(1), "write": rdmap.write(0, 0)}[kind])
+
+
+@case("EMC-10 EMC-11 EMC-14 EMC-16")
 def peer_to_peer(victim):
-    for write_too, read_too in ((1, 0), (0, 1), (1, 1)):
-        link = Link(victim, a=1, c=write_too, d=read_too)
-        word = link.reply.word
-        assert word["c"] + word["d"] == 1 and not word["b"], f"RTR chosen: {word}"
-        assert word["c"] <= write_too and word["d"] <= read_too, f"RTR not offered: {word}"
-        event = victim.event(200)
-        assert event is None, f"{event} before the RTR"
-        if word["c"]:
-            link.stream.send(rdmap.write(0, 0))
-        else:
-            link.stream.send(rdmap.read_request(1, 0, 0, 0, 0, 0))
-            segment = link.recv_segment()
-            assert (segment.op, segment.data) == (rdmap.READ_RESPONSE, b""), "the RTR Read's Response"
+    for b, c, d, kinds in (
+        (0, 1, 0, ("write",)),
+        (0, 0, 1, ("read",)),
+        (1, 0, 0, ("fulpdu", "send")),
+        (0, 1, 1, ("write", "read")),
+        (1, 1, 1, ("fulpdu", "send", "write", "read")),
+    ):
+        for kind in kinds:
+            link = Link(victim, a=1, b=b, c=c, d=d)
+            word = link.reply.word
+            # All that suit both ends are named, and the initiator picks (RFC 6581 9.2).
+            assert [word[flag] for flag in "abcd"] == [1, b, c, d], f"B C D {b}{c}{d}: {word}"
+            event = victim.event(200)
+            assert event is None, f"{event} before the RTR"
+            ready(link, kind)
+            victim.expect_event("ESTABLISHED")
+            assert victim.poll(100) is None, f"{kind}: the RTR made a completion"
+            # Now the responder may speak first. The RTR has taken no receive.
+            assert victim.ask("send 1 10 -") == "ok"
+            assert link.recv_segment().op == rdmap.SEND
+            assert victim.poll() == ("send", 1, 0, 10)
+            link.stream.send(rdmap.send(2 if kind == "send" else 1, b"next"))
+            victim.expect_recv(0, 4)
+            victim.close()
+
+
+@case("EMC-11 EMC-13")
+def rtr_that_nobody_offers(victim):
+    link = Link(victim, a=1)
+    word = link.reply.word
+    assert word["a"] == 1 and word["b"] + word["c"] + word["d"] > 0, f"no RTR is named: {word}"
+    # An initiator that can send none of them says so.
+    link.stream.send(rdmap.terminate(2, 0, 7))
+    link.stream.expect_close()
+    event = victim.event()
+    assert event and event[1] != 0, f"event {event}"
+
+
+@case("EMC-16")
+def rtr_that_was_not_agreed_on(victim):
+    for segment in (rdmap.send(1), rdmap.send(1, b"x"), rdmap.read_request(1, 0, 0, 0, 0, 0)):
+        link = Link(victim, a=1, c=1)
+        link.stream.send(segment)
+        check_terminate(link.recv_segment(), "2/0/07")
+        link.stream.expect_close()
+        event = victim.event()
+        assert event and event[1] != 0, f"event {event}"
+        victim.close()
+
+
+@case("EMC-15")
+def flags_without_peer_to_peer(victim):
+    link = Link(victim, b=1, c=1, d=1)
+    word = link.reply.word
+    assert [word[flag] for flag in "abcd"] == [0, 0, 0, 0], f"{word}"
+    # A Send of nothing is a message, not an RTR.
+    link.stream.send(rdmap.send(1))
+    victim.expect_recv(0, 0)
+
+
+@case("EMC-17")
+def rtr_that_never_comes(victim):
+    # A local error without a code of its own (RFC 6581 9.3).
+    link = Link(victim, a=1, c=1)
+    begin = time.monotonic()
+    check_terminate(link.recv_segment(REQUEST_SECONDS + 4), "2/0/05")
+    took = time.monotonic() - begin
+    assert took > REQUEST_SECONDS * 0.5, f"gave up after {took:.1f} s"
+    link.stream.expect_close()
+    event = victim.event()
+    assert event and event[1] != 0, f"event {event}"
+
+
+@case("EMC-07 EMC-09")
+def depths_that_are_not_negotiated(victim):
+    open_ = 0x3FFF
+    # The answer to an ORD is an IRD, and the other way round (RFC 6581 9.1).
+    for said, wanted in (((open_, open_), (open_, open_)), ((4, open_), (open_, 4)), ((open_, 4), (16, open_))):
+        stream = tcp()
+        stream.send_raw(request(ird=said[0], ord_=said[1]))
+        victim.expect_event("CONNECT_REQUEST")
+        Made(victim.ask(f"accept 16 16 4 {RECV_SIZE} -"))
+        word = stream.recv_startup().word
+        assert (word["ird"], word["ord"]) == wanted, f"IRD and ORD {said} are answered by {word}"
         victim.expect_event("ESTABLISHED")
-        assert victim.poll(100) is None, "the RTR made a completion"
-        # Now the responder may speak first.
-        assert victim.ask("send 1 10 -") == "ok"
-        assert link.recv_segment().op == rdmap.SEND
         victim.close()
 
 

@@ -4,19 +4,23 @@
 import os
 import select
 import socket
+import struct
 import subprocess
 import sys
 import time
 import traceback
 
 import mpa
-from rdmap import Segment
+from rdmap import READ_REQUEST, Segment
 
 ADDRESS = os.environ.get("RSIW_ADDRESS", "10.99.0.1")
 PORT = 7180
 # Module parameters in force, so that cases know what to expect.
 CRC = os.environ.get("RSIW_CRC", "1") == "1"
 MARKERS = os.environ.get("RSIW_MARKERS", "0") == "1"
+PEER_TO_PEER = os.environ.get("RSIW_PEER_TO_PEER", "0") == "1"
+REVISION = int(os.environ.get("RSIW_REVISION", "2"))
+FALLBACK = os.environ.get("RSIW_FALLBACK", "1") == "1"
 REQUEST_SECONDS = int(os.environ.get("RSIW_REQUEST_MS", "5000")) / 1000
 REPLY_SECONDS = int(os.environ.get("RSIW_REPLY_MS", "10000")) / 1000
 # What is about memory, and not about the messages, and how both are called (DDP-65, DDP-85).
@@ -103,8 +107,28 @@ class Made:
         return self.arena + region[0] + offset
 
 
-def tcp(port=PORT):
-    return mpa.Stream(socket.create_connection((ADDRESS, port), timeout=5))
+def tcp(port=PORT, room=None):
+    sock = socket.socket()
+    if room:
+        # It then offers no window of more than about that.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+    sock.settimeout(5)
+    sock.connect((ADDRESS, port))
+    return mpa.Stream(sock)
+
+
+def tcp_row(stream):
+    """The words of /proc/net/tcp about the module's end of the connection; None if it is gone."""
+
+    def written(address, port):
+        return "%08X:%04X" % (struct.unpack("<I", socket.inet_aton(address))[0], port)
+
+    ends = [written(*stream.sock.getpeername()), written(*stream.sock.getsockname())]
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        for words in map(str.split, table):
+            if words[1:3] == ends:
+                return words
+    return None
 
 
 def request(rev=2, ird=16, ord_=16, data=b"", a=0, b=0, c=0, d=0, **more):
@@ -117,12 +141,37 @@ def request(rev=2, ird=16, ord_=16, data=b"", a=0, b=0, c=0, d=0, **more):
     return mpa.startup(mpa.REQUEST_KEY, rev=rev, c=crc, data=data, **more)
 
 
+def check_terminate(segment, error, bad=None):
+    """A Terminate with this code. What it says of the segment that was wrong follows from the code (RFC 5040 section
+    4.8, figure 10): M and D but for local and MPA errors, R for a Read Request that met a protection error. `bad` is
+    that segment: its whole headers, with the Read Request's, and its length are what is quoted."""
+    assert segment.is_terminate(), f"segment {segment.raw[:20].hex()}"
+    assert (segment.qn, segment.msn, segment.mo, segment.last) == (2, 1, 0, 1), "the Terminate's own header"
+    assert segment.error() == error, f"Terminate {segment.error()}, wanted {error}"
+    flags = segment.header_flags()
+    length, ddp, read = segment.terminated()
+    quotes = error[2] != "0" and error[0] != "2"
+    assert bool(flags & 4) == quotes, f"M of the Terminate {error} is {flags >> 2}"
+    assert bool(flags & 2) == quotes, f"D of the Terminate {error} is {flags >> 1 & 1}"
+    if not quotes:
+        assert not flags & 1, f"R of the Terminate {error} is set"
+    elif bad is not None:
+        tagged = bad[0] & 0x80
+        size = 14 if tagged else 18
+        assert ddp == bad[:size], f"terminated header {ddp.hex()}, sent {bad[:size].hex()}"
+        assert length == len(bad), f"terminated length {length}, sent {len(bad)}"
+        with_read = error.startswith("0/1") and not tagged and bad[1] & 15 == READ_REQUEST
+        assert bool(flags & 1) == with_read, f"R of the Terminate {error} is {flags & 1}"
+        if with_read:
+            assert read == bad[18:46], f"terminated Read Request {read.hex()}, sent {bad[18:46].hex()}"
+
+
 class Link:
     """A connection from this peer, as initiator, to the victim, up to full operation."""
 
-    def __init__(self, victim, recvs=8, ird=16, ord_=16, accept_data="-", recv_size=RECV_SIZE, **more):
+    def __init__(self, victim, recvs=8, ird=16, ord_=16, accept_data="-", recv_size=RECV_SIZE, room=None, **more):
         self.victim = victim
-        self.stream = tcp()
+        self.stream = tcp(room=room)
         self.markers_wanted = more.get("m", 0)
         self.stream.send_raw(request(**more))
         self.request_event = victim.expect_event("CONNECT_REQUEST")
@@ -139,22 +188,14 @@ class Link:
     def recv_segment(self, seconds=5.0):
         return Segment(self.stream.recv(seconds))
 
-    def expect_terminate(self, *errors, flags=None, header=None, length=None, told=False):
-        """Skips Read Responses, then a Terminate with one of these codes, then nothing but the close. The
-        victim's owner hears of it once; not by an event if a completion has `told` him."""
+    def expect_terminate(self, error, bad=None, told=False):
+        """Skips Read Responses, then a Terminate with this code, then nothing but the close. `bad` is the segment that
+        it is about. The victim's owner hears of it once; not by an event if a completion has `told` him."""
         segment = self.recv_segment()
         while not segment.is_terminate():
             assert segment.tagged, f"unexpected segment {segment.raw[:20].hex()}"
             segment = self.recv_segment()
-        assert (segment.qn, segment.msn, segment.mo, segment.last) == (2, 1, 0, 1), "the Terminate's own header"
-        assert segment.error() in errors, f"Terminate {segment.error()}, wanted {' or '.join(errors)}"
-        said_length, said_ddp, _ = segment.terminated()
-        if flags is not None:
-            assert segment.header_flags() == flags, f"M D R = {segment.header_flags():03b}, wanted {flags:03b}"
-        if header is not None and said_ddp is not None:
-            assert said_ddp == header, f"terminated header {said_ddp.hex()}, sent {header.hex()}"
-        if length is not None and said_length is not None:
-            assert said_length == length, f"terminated length {said_length}, sent {length}"
+        check_terminate(segment, error, bad)
         self.stream.expect_close()
         wanted = "none" if told else FATAL if segment.error() not in ACCESS else VIOLATION
         got = self.victim.ask(f"async {300 if told else 5000}")

@@ -64,12 +64,13 @@ class Segment:
         return self.data[2] >> 5
 
     def terminated(self):
-        """Segment length and headers a Terminate carries behind its first word."""
+        """Segment length and headers a Terminate carries behind its first word. The length is there with M or D, and
+        valid with M (RFC 5040 section 4.8)."""
         flags = self.header_flags()
         rest = self.data[4:]
         length = ddp = rdmap = None
-        if flags & 4:
-            length, rest = struct.unpack(">H", rest[:2])[0], rest[2:]
+        if flags & 6:
+            length, rest = struct.unpack(">H", rest[:2])[0] if flags & 4 else None, rest[2:]
         if flags & 2:
             size = 14 if rest[0] & 0x80 else 18
             ddp, rest = rest[:size], rest[size:]

@@ -5,25 +5,34 @@
 # live module, right and wrong (scripts/peer): start-up frames, stalls, segments
 # cut anywhere, markers, CRC errors, bad keys, bounds, versions, opcodes and
 # queue numbers, too many Reads, resets at every state, silence when we want to leave. Each
-# answer must be the Terminate of the book. Three passes: defaults, CRC off, markers on.
+# answer must be the Terminate of the book. A pass with each setting of the module that peers can see: all cases
+# with the defaults, else those about it.
 # Arguments pick cases by name or requirement.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
 
 FAILED=0
 
-# pass NAME CRC MARKERS [CASE...]
+# pass NAME [VARIABLE=VALUE...] -- [CASE...]: what the cases are to know of the module's parameters.
 pass() {
-	local name=$1
-	export RSIW_ADDRESS=$RDMA_V4 RSIW_CRC=$2 RSIW_MARKERS=$3 RSIW_TESTBIN RSIW_REQUEST_MS=2000 RSIW_REPLY_MS=3000
-	shift 3
+	local name=$1 setting
+	shift
+	export RSIW_ADDRESS=$RDMA_V4 RSIW_TESTBIN RSIW_REQUEST_MS=2000 RSIW_REPLY_MS=3000
+	for setting in RSIW_CRC=1 RSIW_MARKERS=0 RSIW_PEER_TO_PEER=0 RSIW_REVISION=2 RSIW_FALLBACK=1; do
+		export "${setting?}"
+	done
+	while [ "$1" != -- ]; do
+		export "${1?}"
+		shift
+	done
+	shift
 	say "-- $name"
 	timeout -k 5 $((240 * FACTOR)) python3 "$PEER_DIR/wire_peer.py" "$@" || FAILED=1
 }
 
 RSIW_PARAMS="mpa_request_timeout_ms=2000 mpa_reply_timeout_ms=3000"
 single_bed
-pass "defaults" 1 0 "$@"
+pass "defaults" -- "$@"
 
 next_bed() {
 	rdma link del r0
@@ -34,7 +43,16 @@ next_bed() {
 }
 
 next_bed crc=0
-pass "CRC off" 0 0 crc default_reply the_request what_we_send writes_are_there read_is_answered "$@"
+pass "CRC off" RSIW_CRC=0 -- crc default_reply the_request what_we_send writes_are_there read_is_answered "$@"
 next_bed markers=1
-pass "markers on" 1 1 markers default_reply the_request writes_are_there one_octet what_we_send read_is_answered "$@"
+pass "markers on" RSIW_MARKERS=1 -- markers default_reply the_request writes_are_there one_octet what_we_send \
+	read_is_answered fpdu_right_behind reads_one_at_a_time forged "$@"
+next_bed peer_to_peer=1
+pass "peer to peer" RSIW_PEER_TO_PEER=1 -- the_request rtr depths_are_told what_we_send reads_one_at_a_time \
+	old_responder reply_that_cannot "$@"
+next_bed mpa_rev=1
+pass "revision 1" RSIW_REVISION=1 -- the_request depths_are_told old_responder reply_of_another reply_that_cannot \
+	rejected hang_up_instead what_we_send "$@"
+next_bed rev1_fallback=0
+pass "no fall-back" RSIW_FALLBACK=0 -- old_responder reply_of_another hang_up_instead "$@"
 [ "$FAILED" = 0 ] || die "cases above failed"

@@ -18,6 +18,7 @@
  *   fill OCTET                     -> ok                    (the whole arena)
  *   state                          -> QP state
  *   async MS                       -> async NAME | none
+ *   dereg                          -> ok | error ERRNO      (the rw region goes)
  *   disconnect                     -> ok
  *   close                          -> ok                    (destroys the connection's objects)
  *
@@ -265,6 +266,15 @@ static int do_async(int ms)
 	return 0;
 }
 
+static int do_dereg(void)
+{
+	int err = ibv_dereg_mr(rw);
+
+	if (!err)
+		rw = NULL;
+	return answer_errno(err);
+}
+
 static int do_close(void)
 {
 	struct rdma_cm_event *event;
@@ -327,6 +337,8 @@ static int serve(char *line)
 		return do_state();
 	if (sscanf(line, "async %d", &a) == 1)
 		return do_async(a);
+	if (!strncmp(line, "dereg", 5))
+		return do_dereg();
 	if (!strncmp(line, "disconnect", 10))
 		return answer_errno(rdma_disconnect(me.id));
 	if (!strncmp(line, "close", 5))
