@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 320
-# runs on: 7.2 7.3 uml
+# runs on: 7.2 7.3
 # Random operations of random lengths at random offsets, from both ends at once,
 # every octet and the guard zones compared: from user space (src/integrity.c) at
 # three MTUs and over IPv6, and with fast-registered kernel memory (src/kverbs), whose queue pairs

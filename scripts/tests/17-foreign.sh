@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
-# runs on: 7.2 uml
 # The number of a queue pair is no secret, and rdma_cm takes it from anybody (src/foreign.c): whoever
 # it does not belong to can neither connect it nor keep it from being destroyed.
 # shellcheck source=../guest/lib.sh
