@@ -83,13 +83,18 @@ impl Connected {
     #[inline(never)]
     pub(super) fn step(mut self, turn: &mut Turn<'_>) -> Next {
         // One that the peer has ended says nothing of the server.
-        let by_us = matches!(turn.notes.ended, None | Some(EndReason::LocalClose));
+        let ended = match turn.notes.half_closed {
+            // The owner hears of it at once; what it has posted may still be sent meanwhile.
+            true => turn.notes.ended.or(Some(EndReason::PeerFin)),
+            false => turn.notes.ended,
+        };
+        let by_us = matches!(ended, None | Some(EndReason::LocalClose));
         if turn.notes.left && by_us && !self.qp.qp().is_user() {
             if let Some(listener) = self.listener.take() {
                 listener.closed_one(self.qp.qp());
             }
         }
-        if let Some(reason) = turn.notes.ended {
+        if let Some(reason) = ended {
             // Whoever hears of the end may use the queue pair for something else.
             drop(self.qp);
             if let Some(cm) = self.cm {

@@ -111,6 +111,8 @@ pub(super) struct Notes {
     pub(super) left: bool,
     /// The stream of a responder has had its first FPDU.
     pub(super) ready: bool,
+    /// The peer has closed its half of the stream.
+    pub(super) half_closed: bool,
     /// The stream has ended.
     pub(super) ended: Option<EndReason>,
     /// Queue pairs and streams that know the endpoint.

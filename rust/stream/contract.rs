@@ -57,6 +57,8 @@ pub(crate) struct Config {
 pub(crate) enum Close {
     /// Everything posted so far is sent, then FIN (RFC 5041 section 6.2.1).
     Graceful,
+    /// The message in progress is finished, then FIN; nothing else is executed.
+    Disconnect,
     /// At once for the queue pair; the peer gets what TCP has taken, then FIN.
     Leave,
     /// The enhanced connection set-up failed at this end: a Terminate, then FIN (RFC 6581
@@ -71,9 +73,10 @@ impl Close {
     pub(super) fn rank(&self) -> u8 {
         match self {
             Self::Graceful => 0,
-            Self::Leave => 1,
-            Self::SetUpFailed => 2,
-            Self::Abort => 3,
+            Self::Disconnect => 1,
+            Self::Leave => 2,
+            Self::SetUpFailed => 3,
+            Self::Abort => 4,
         }
     }
 }
@@ -90,7 +93,7 @@ pub(crate) enum EndReason {
     /// An error was found here, and a Terminate tells the peer. With the event that tells the owner
     /// of the queue pair, if no completion does.
     TerminateSent(Option<QpEvent>),
-    /// [`Stream::close`] with [`Close::Graceful`] or [`Close::Abort`].
+    /// [`Stream::close`].
     LocalClose,
     /// TCP gave up: time-out, unreachable, FIN inside an FPDU.
     LlpError(Error),
@@ -155,6 +158,9 @@ pub(crate) enum StreamEvent {
     /// The responder's side may send: the first FPDU, or the agreed ready-to-receive frame, came
     /// in whole. Once, and only on the responder's side.
     Ready,
+    /// The peer has closed its half at an FPDU boundary, and work requests of this end are still
+    /// carried out. [`Ended`](Self::Ended) follows.
+    HalfClosed,
     /// The queue pair has been told and is flushed. Once for every stream that was started.
     Ended(EndReason),
 }

@@ -44,6 +44,10 @@ use crate::{
     }, //
 };
 
+/// Milliseconds after a disconnect in which the message in progress may be finished. The owner is
+/// told then at the latest, whatever the peer does.
+const DISCONNECT_MS: u32 = 500;
+
 /// Milliseconds a stream that has ended waits for the peer's FIN, or for room for a Terminate.
 const LINGER_MS: u32 = 5_000;
 
@@ -133,6 +137,12 @@ impl Session<'_> {
                     self.qp.enter(QpState::Closing);
                 }
             }
+            Close::Disconnect => {
+                if matches!(self.proto.phase, Phase::Open | Phase::Closing) {
+                    self.proto.phase = Phase::Leaving;
+                    self.proto.todo.deadline = Some(DISCONNECT_MS);
+                }
+            }
             Close::Leave => self.end(EndReason::LocalClose),
             Close::SetUpFailed => {
                 // The connection manager tells the owner.
@@ -147,9 +157,10 @@ impl Session<'_> {
         }
     }
 
-    /// An error was found: tells the peer, and ends the stream. Only the first error counts.
+    /// An error was found: tells the peer, and ends the stream. Only the first error counts, and none
+    /// does once the owner has disconnected: the end is on its way.
     pub(super) fn fail(&mut self, terminate: Terminate) {
-        if self.proto.phase >= Phase::Ended {
+        if self.proto.phase >= Phase::Leaving {
             return;
         }
         self.trace(&terminate, true);
@@ -240,7 +251,7 @@ impl Session<'_> {
             }
             // Data of which no memory was found yet comes before the end, also that which came
             // with the last FIN.
-            _ if self.proto.todo.retry && self.proto.phase < Phase::Ended => {}
+            _ if self.proto.todo.retry && self.proto.phase < Phase::Leaving => {}
             TcpState::Close => {
                 let reason = match locked.take_error() {
                     // The last FIN was acknowledged.
@@ -261,7 +272,7 @@ impl Session<'_> {
             return;
         }
         self.proto.ending.peer_fin = true;
-        if self.proto.phase >= Phase::Ended {
+        if self.proto.phase >= Phase::Leaving {
             return;
         }
         if !self.proto.rx.at_boundary() {
@@ -270,10 +281,11 @@ impl Session<'_> {
             // Their answers can not come any more.
             self.end(EndReason::PeerFin);
         } else {
-            // Half closed: what was posted is still sent (RFC 5041 section 6.2.2).
+            // Half closed: what was posted is still sent (RFC 5041 section 6.2.1).
             self.proto.phase = Phase::Closing;
             self.proto.todo.deadline = Some(LINGER_MS);
             self.qp.enter(QpState::Closing);
+            self.tell(StreamEvent::HalfClosed);
         }
     }
 
@@ -306,6 +318,7 @@ impl Session<'_> {
                     // A responder that has heard nothing may not say anything either.
                     && (tx.queued.is_drained() || !tx.enabled)
             }
+            Phase::Leaving => tx.is_flushed() && tx.job.is_none(),
             Phase::Ended => {
                 tx.is_flushed() && tx.job.is_none() && self.proto.ending.terminate.is_none()
             }
@@ -316,6 +329,9 @@ impl Session<'_> {
             self.proto.todo.deadline = Some(LINGER_MS);
             locked.send_fin();
         }
+        if self.proto.tx.fin_sent && self.proto.phase == Phase::Leaving {
+            self.end(EndReason::LocalClose);
+        }
         if self.proto.tx.fin_sent && self.proto.ending.peer_fin {
             self.end(self.proto.ending.closed());
             self.over(false);
@@ -324,8 +340,11 @@ impl Session<'_> {
 
     /// The wait for the peer has lasted long enough, unless something moves.
     pub(super) fn deadline(&mut self, locked: &Locked) {
-        if self.proto.phase == Phase::Open {
-            return self.nudge();
+        match self.proto.phase {
+            Phase::Open => return self.nudge(),
+            // The message in progress is cut at an FPDU boundary, and FIN follows.
+            Phase::Leaving => return self.end(EndReason::LocalClose),
+            _ => {}
         }
         let fin_sent = self.proto.tx.fin_sent;
         let graceful = self.proto.phase == Phase::Closing;
@@ -340,7 +359,7 @@ impl Session<'_> {
                 // What TCP has, and the FIN behind it, it delivers without us.
                 self.over(!fin_sent);
             }
-            Phase::Starting | Phase::Open | Phase::Over => {}
+            Phase::Starting | Phase::Open | Phase::Leaving | Phase::Over => {}
         }
     }
 

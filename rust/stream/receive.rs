@@ -158,7 +158,7 @@ impl Session<'_> {
     fn feed<S: Source + ?Sized>(&mut self, src: &S, len: usize) -> usize {
         let mut off = 0;
         while off < len {
-            if self.proto.phase >= Phase::Ended {
+            if self.proto.phase >= Phase::Leaving {
                 return len;
             }
             let left = len.wrapping_sub(off);

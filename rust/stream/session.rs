@@ -48,8 +48,10 @@ pub(super) enum Phase {
     Starting,
     /// Full operation.
     Open,
-    /// The send queue is worked off, then FIN is sent; the peer's half is still open.
+    /// The send queue is worked off, then FIN is sent.
     Closing,
+    /// The message in progress is finished, then FIN is sent; what comes in is thrown away.
+    Leaving,
     /// The queue pair has been told the end. A Terminate may be on its way; what comes in is
     /// thrown away.
     Ended,

@@ -310,7 +310,7 @@ impl Session<'_> {
             _ if self.proto.tx.fin_sent => None,
             Phase::Open | Phase::Closing => self.next_message(),
             Phase::Ended => self.next_farewell(),
-            Phase::Starting | Phase::Over => None,
+            Phase::Starting | Phase::Leaving | Phase::Over => None,
         };
         self.proto.tx.job.is_some()
     }

@@ -122,6 +122,8 @@ pub(super) struct QpInner {
     holds: Holds,
     /// There was a stream once.
     started: bool,
+    /// The owner or the peer has begun to end the connection in order.
+    closing: bool,
     /// The connection manager, while it works for this queue pair.
     attached: Option<Arc<dyn Attached>>,
     /// Who is to be told when it is gone.
@@ -318,6 +320,7 @@ impl Qp {
                         mirror: None,
                         holds: Holds::default(),
                         started: false,
+                        closing: false,
                         attached: None,
                         survivor: None,
                         attrs: modify::Kept::default(),

@@ -101,6 +101,7 @@ impl Owner for Hook {
         }
         self.endpoint.note(|notes| match event {
             StreamEvent::Ready => notes.ready = true,
+            StreamEvent::HalfClosed => notes.half_closed = true,
             StreamEvent::Ended(reason) => notes.ended = Some(reason),
         });
     }

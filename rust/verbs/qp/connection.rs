@@ -76,6 +76,8 @@ impl QpInner {
             // What has been reported as sent must arrive: no more than this can the owner of a
             // queue pair that connects itself do.
             Some(_) => Close::Leave,
+            // Nor is what was sent before a disconnect lost to the destruction that follows it.
+            None if self.closing => Close::Leave,
             None => Close::Abort,
         }
     }
@@ -105,7 +107,10 @@ impl Qp {
     pub(crate) fn enter(&self, state: QpState) {
         let mut inner = self.inner.lock();
         let later = match state {
-            QpState::Closing => inner.state == QpState::Rts,
+            QpState::Closing => {
+                inner.closing = true;
+                inner.state == QpState::Rts
+            }
             QpState::Terminate => matches!(inner.state, QpState::Rts | QpState::Closing),
             _ => false,
         };
@@ -291,7 +296,10 @@ impl Qp {
     /// How the stream is to end of a queue pair that is in error; `None` if it is not. Any context.
     pub(crate) fn failed(&self) -> Option<Close> {
         let inner = self.inner.lock();
-        (inner.state == QpState::Error).then(|| inner.fails())
+        (inner.state == QpState::Error).then(|| match inner.closing {
+            true => Close::Disconnect,
+            false => inner.fails(),
+        })
     }
 
     /// Tells the connection manager that the owner ends the connection. Process context.
@@ -302,22 +310,28 @@ impl Qp {
         }
     }
 
-    /// Starts the graceful end. Any context.
+    /// Disconnects: the error state, in which the stream finishes the message in progress and then
+    /// sends FIN. The stream's end flushes. Process context.
     ///
     /// Does nothing when the connection has ended already. `EINVAL` when there was none.
     pub(super) fn close(&self) -> Result {
+        // A doorbell that was rung before is answered, as far as TCP has room.
+        let stream = self.inner.lock().stream.clone();
+        if let Some(stream) = stream {
+            stream.kick();
+        }
         let mut inner = self.inner.lock();
         match inner.state {
-            QpState::Rts => {
-                self.set_state(&mut inner, QpState::Closing);
+            QpState::Rts | QpState::Closing => {
+                inner.closing = true;
+                self.set_state(&mut inner, QpState::Error);
                 let stream = inner.stream.clone();
                 drop(inner);
                 if let Some(stream) = stream {
-                    stream.close(Close::Graceful);
+                    stream.close(Close::Disconnect);
                 }
                 Ok(())
             }
-            QpState::Closing => Ok(()),
             // Who is told that the peer has gone answers with his own disconnect, as
             // rdma_disconnect(3) wants it; librdmacm fails it if this fails.
             QpState::Terminate | QpState::Error if inner.started => Ok(()),

@@ -4,7 +4,7 @@
 //!
 //! Of the transitions of InfiniBand an RNIC has its own: the connection manager alone takes a
 //! queue pair to `RTS`, unless its owner names the peer ([`direct`](super::direct)); `SQD` is a
-//! graceful disconnect, `ERR` an abortive one (as `iw_cm` and `librdmacm` ask for). A
+//! disconnect ([`Close::Disconnect`](crate::stream::Close)), `ERR` an abortive one (as `iw_cm` and `librdmacm` ask for). A
 //! request that is wrong in any part changes nothing.
 
 use kernel::{
@@ -133,7 +133,7 @@ impl Default for Kept {
 enum Step {
     /// Nothing but taking notes.
     Note(QpState),
-    /// The graceful end.
+    /// The disconnect.
     Close,
     /// The abortive end.
     Fail,

@@ -74,6 +74,7 @@ impl Qp {
     fn renew(&self, inner: &mut QpInner) {
         inner.direct = None;
         inner.started = false;
+        inner.closing = false;
         inner.initialised = false;
         inner.was_reset = true;
         inner.resetting = false;

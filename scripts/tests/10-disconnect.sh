@@ -1,0 +1,11 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 120
+# rdma_disconnect() with 512 MiB of Writes, Sends or Reads posted, at one end or at both: what is posted is flushed,
+# both ends are told within a second, and what was a success has arrived.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+
+single_bed
+run 60 "disconnect" "$RSIW_TESTBIN/disconnect" "$RDMA_V4" "$FACTOR"
+cat "$(log_of disconnect)"
