@@ -1,0 +1,24 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 120
+# qperf's tests of reliable connections over rdma_cm: Sends, Reads and Writes, bandwidth and latency.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+
+single_bed
+spawn qperf qperf
+SERVER=$SPAWNED
+wait_listening 19765
+# qperf measures for a second, and its end has two seconds' worth of work requests posted.
+for test in rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_poll_lat; do
+	for size in 64 64k 1m; do
+		case $test:$size in *lat:1m | *bw:64) continue ;; esac
+		begun=$(date +%s%N)
+		run 20 "$test $size" qperf "$RDMA_V4" -t 1 -cm1 -m "$size" "$test"
+		took=$((($(date +%s%N) - begun) / 1000000))
+		grep -E 'bw|latency' "$(log_of "$(label_of "$test $size")")" || die "$test $size: no result"
+		[ "$took" -le $((5000 * FACTOR)) ] || die "$test $size: a second of measurement took $took ms"
+		ok "$test $size: $took ms"
+	done
+done
+alive "$SERVER" || die "qperf's server has gone"
