@@ -172,7 +172,7 @@ mod tests {
         for _ in 0..3 {
             budgets.add(peer(0));
         }
-        for n in 1..3 * PEERS as u32 {
+        for n in 1..=PEERS as u32 {
             budgets.add(peer(n));
         }
         assert_eq!(budgets.peers.len(), PEERS);
