@@ -200,6 +200,54 @@ void rsiw_put_page(struct page *page)
 	put_page(page);
 }
 
+struct rsiw_cache {
+	size_t (*count)(void);
+	size_t (*shrink)(size_t pages);
+};
+
+static unsigned long rsiw_cache_count(struct shrinker *shrinker, struct shrink_control *sc)
+{
+	const struct rsiw_cache *cache = shrinker->private_data;
+
+	return cache->count();
+}
+
+static unsigned long rsiw_cache_scan(struct shrinker *shrinker, struct shrink_control *sc)
+{
+	const struct rsiw_cache *cache = shrinker->private_data;
+
+	return cache->shrink(sc->nr_to_scan) ?: SHRINK_STOP;
+}
+
+struct shrinker *rsiw_shrinker_new(size_t (*count)(void), size_t (*shrink)(size_t pages))
+{
+	struct shrinker *shrinker = shrinker_alloc(0, "rsiw");
+	struct rsiw_cache *cache = kmalloc_obj(*cache);
+
+	if (!shrinker || !cache) {
+		if (shrinker)
+			shrinker_free(shrinker);
+		kfree(cache);
+		return NULL;
+	}
+	cache->count = count;
+	cache->shrink = shrink;
+	shrinker->private_data = cache;
+	shrinker->count_objects = rsiw_cache_count;
+	shrinker->scan_objects = rsiw_cache_scan;
+	shrinker_register(shrinker);
+	return shrinker;
+}
+
+/* None of its functions runs any more when this returns. */
+void rsiw_shrinker_free(struct shrinker *shrinker)
+{
+	struct rsiw_cache *cache = shrinker->private_data;
+
+	shrinker_free(shrinker);
+	kfree(cache);
+}
+
 enum hrtimer_restart rsiw_hrtimer_norestart(void)
 {
 	return HRTIMER_NORESTART;

@@ -13,6 +13,7 @@
 
 struct net;
 struct page;
+struct shrinker;
 
 /* Locks and contexts */
 void rsiw_spin_lock_bh(spinlock_t *lock);
@@ -49,6 +50,10 @@ struct page *rsiw_alloc_block(gfp_t gfp, unsigned int order);
 void *rsiw_page_address(struct page *page);
 bool rsiw_page_is_exclusive(struct page *page);
 void rsiw_put_page(struct page *page);
+
+/* A cache that reclaim takes pages from: count and shrink may be called in any context. */
+struct shrinker *rsiw_shrinker_new(size_t (*count)(void), size_t (*shrink)(size_t pages));
+void rsiw_shrinker_free(struct shrinker *shrinker);
 
 /* Timers: bindgen names the constant differently for 7.2 and 7.3 */
 enum hrtimer_restart rsiw_hrtimer_norestart(void);

@@ -229,6 +229,14 @@ u64 rsiw_tcp_acked(const struct sock *sk)
 	return tcp_sk(sk)->bytes_acked;
 }
 
+/* Octets that TCP has and the peer did not acknowledge yet. */
+u32 rsiw_tcp_outstanding(const struct sock *sk)
+{
+	if (tcp_rtx_and_write_queues_empty(sk))
+		return 0;
+	return tcp_sk(sk)->write_seq - tcp_sk(sk)->snd_una;
+}
+
 /* Octets not yet sent, of all buffers. */
 u32 rsiw_tcp_unsent(const struct sock *sk)
 {
@@ -317,6 +325,23 @@ bool rsiw_sk_reserve(struct sock *sk, u32 octets)
 void rsiw_sk_unreserve(struct sock *sk)
 {
 	sk_mem_reclaim_final(sk);
+}
+
+/*
+ * Charges the socket, and so its memory cgroup, for memory that is not in its buffers; as memory
+ * received, it is refused if short. The socket's end does not give it back.
+ */
+bool rsiw_sk_charge(struct sock *sk, u32 octets)
+{
+	if (!__sk_mem_schedule(sk, octets, SK_MEM_RECV))
+		return false;
+	sk_mem_charge(sk, octets);
+	return true;
+}
+
+void rsiw_sk_uncharge(struct sock *sk, u32 octets)
+{
+	sk_mem_uncharge(sk, octets);
 }
 
 /* Sends from the pages of one block, without a copy where the device can. */

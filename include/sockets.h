@@ -67,6 +67,7 @@ u32 rsiw_tcp_size_goal(struct sock *sk);
 u32 rsiw_tcp_unsent_tail(const struct sock *sk);
 u32 rsiw_tcp_tail_room(const struct sock *sk);
 u32 rsiw_tcp_unsent(const struct sock *sk);
+u32 rsiw_tcp_outstanding(const struct sock *sk);
 u64 rsiw_tcp_acked(const struct sock *sk);
 void rsiw_tcp_end_record(struct sock *sk);
 bool rsiw_tcp_is_far(const struct sock *sk, u32 far_us);
@@ -78,6 +79,8 @@ void rsiw_tcp_clear_nospace(struct sock *sk);
 bool rsiw_sk_memory_plenty(const struct sock *sk);
 bool rsiw_sk_reserve(struct sock *sk, u32 octets);
 void rsiw_sk_unreserve(struct sock *sk);
+bool rsiw_sk_charge(struct sock *sk, u32 octets);
+void rsiw_sk_uncharge(struct sock *sk, u32 octets);
 int rsiw_tcp_send_pages(struct sock *sk, struct page *page, u32 off, u32 len);
 int rsiw_tcp_send_copy(struct sock *sk, const void *buf, size_t len);
 /* Frees what CPUs keep for rsiw_tcp_send_copy(), which is over for good. */

@@ -84,7 +84,7 @@ impl kernel::InPlaceModule for Rsiw {
         try_pin_init!(Self {
             _: { params::check()? },
             _queues: sys::work::Queues::new()?,
-            _pool: sys::pages::Pool::new(),
+            _pool: sys::pages::Pool::new()?,
             _registration <- verbs::Registration::new(),
         })
     }

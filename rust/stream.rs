@@ -12,7 +12,8 @@
 //! - [`session`]: what the holder of the socket has in hand
 //! - [`receive`]: from TCP's queue to whole FPDUs, [`stash`]: those that come in parts
 //! - [`unsettled`]: when TCP is told of what was read
-//! - [`reserve`]: memory that TCP keeps for a stream that moves bulk
+//! - [`reserve`]: memory that TCP keeps for a stream that moves bulk, [`excess`]: memory that a
+//!   stream holds beyond what TCP accounts
 //! - [`deliver`]: what an FPDU asks for, [`place`]: from payload to memory and back
 //! - [`transmit`]: runs of FPDUs, [`align`]: their sizes, [`work`]: what goes into them
 //! - [`turn`]: one at a time sends, [`rush`]: doorbells in quick succession
@@ -26,6 +27,7 @@ mod deliver;
 mod duties;
 mod encode;
 mod end;
+mod excess;
 mod nudge;
 mod place;
 mod receive;
@@ -166,7 +168,7 @@ pub(crate) struct Stream {
     /// Ends the wait for a peer that does not close.
     #[pin]
     deadline: DelayedWork<Self, 3>,
-    /// Looks whether TCP is to keep memory for the stream.
+    /// Looks whether memory is to be held for the stream.
     #[pin]
     look: DelayedWork<Self, 5>,
 }

@@ -111,6 +111,11 @@ impl Layout {
         Some(self)
     }
 
+    /// Whether the run is no longer than `octets`.
+    pub(super) fn fits(&self, octets: u32) -> bool {
+        self.limit <= octets
+    }
+
     /// The longest FPDU to encode at octet `at` of the run for a message that wants `want` octets
     /// as a single FPDU. `None` when the run is full.
     #[inline]

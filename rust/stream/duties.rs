@@ -179,8 +179,9 @@ impl Stream {
         let (link, reset) = {
             let mut locked = self.state.sock().lock();
             let opened = self.state.open(&mut locked);
-            opened.map_or((None, true), |mut state| {
-                (state.unlink(), state.wants_reset())
+            opened.map_or((None, true), |mut opened| {
+                let (state, locked) = opened.split();
+                (state.unlink(locked), state.wants_reset())
             })
         };
         if reset {
@@ -231,7 +232,7 @@ impl Stream {
         opened.is_ok_and(|state| state.was_heard())
     }
 
-    /// Looks whether TCP is to keep memory for the stream any longer. Process context.
+    /// Looks whether memory is to be held for the stream any longer. Process context.
     fn look_at_memory(self: &Arc<Self>) {
         let this = self.as_arc_borrow();
         // Owned by somebody, it is in use.

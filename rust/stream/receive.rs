@@ -32,6 +32,7 @@ use super::{
     place::Source,
     session::{
         Phase,
+        Proto,
         Session, //
     },
     stash::Stash,
@@ -143,14 +144,24 @@ impl Session<'_> {
     pub(super) fn receive(&mut self, locked: &mut Locked) -> usize {
         if !self.proto.rx.initial.is_empty() {
             let initial = core::mem::replace(&mut self.proto.rx.initial, KVec::new());
-            let taken = self.feed(initial.as_slice(), initial.len());
+            let mut taken = self.feed(initial.as_slice(), initial.len());
+            while taken < initial.len() && self.charge_reassembly(locked) {
+                let rest = initial.get(taken..).unwrap_or_default();
+                taken = taken.wrapping_add(self.feed(rest, rest.len()));
+            }
             if taken < initial.len() {
                 // Memory was missing half way. This is rare enough to give the connection up.
                 self.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
             }
         }
         let seen = self.proto.unsettled.octets();
-        locked.receive_walk(seen, |skb| self.feed(skb, skb.len()))
+        let mut taken = locked.receive_walk(seen, |skb| self.feed(skb, skb.len()));
+        while self.charge_reassembly(locked) {
+            let seen = seen.saturating_add(taken);
+            let more = locked.receive_walk(seen, |skb| self.feed(skb, skb.len()));
+            taken = taken.saturating_add(more);
+        }
+        taken
     }
 
     /// Works on the `len` octets of `src`; returns how many of them were taken, less than all
@@ -169,7 +180,8 @@ impl Session<'_> {
             match taken {
                 Ok(taken) => off = off.wrapping_add(taken),
                 Err(_) => {
-                    self.proto.todo.retry = true;
+                    // A charge that is missing may be granted at once.
+                    self.proto.todo.retry |= !self.proto.excess.is_wanted();
                     return off;
                 }
             }
@@ -225,7 +237,7 @@ impl Session<'_> {
     fn take_part<S: Source + ?Sized>(&mut self, src: &S, off: usize, left: usize) -> Result<usize> {
         let mut taken: usize = 0;
         loop {
-            let rx = &mut self.proto.rx;
+            let Proto { rx, excess, .. } = &mut *self.proto;
             let next = rx.framer.next(rx.stash.octets());
             let total = match &next {
                 Next::Need(total) => *total,
@@ -234,6 +246,7 @@ impl Session<'_> {
             let missing = total.saturating_sub(rx.stash.len());
             if let (Next::Fpdu(fpdu), 0) = (next, missing) {
                 let whole = core::mem::replace(&mut rx.stash, Stash::new());
+                excess.reassemble(0);
                 rx.framer.advance(&fpdu);
                 self.proto.tally.received(fpdu.wire_len());
                 self.stashed(whole, &fpdu);
@@ -244,10 +257,11 @@ impl Session<'_> {
                 return Ok(taken);
             }
             // What was moved so far stays moved also when memory is missing now.
-            let moved = rx
-                .stash
-                .reserve(total)
-                .and_then(|()| rx.stash.fill(src, off.wrapping_add(taken), now));
+            let moved = match excess.reassemble(rx.stash.footprint(total)) {
+                true => rx.stash.reserve(total),
+                false => Err(ENOMEM),
+            };
+            let moved = moved.and_then(|()| rx.stash.fill(src, off.wrapping_add(taken), now));
             match moved {
                 Ok(()) => taken = taken.wrapping_add(now),
                 Err(_) if taken != 0 => return Ok(taken),

@@ -45,6 +45,12 @@ impl Reserve {
         self.held = true;
     }
 
+    /// Whether TCP keeps the memory.
+    #[inline]
+    pub(super) fn is_some(&self) -> bool {
+        self.held
+    }
+
     /// A look, every [`LOOK_MS`] while memory is kept: whether it stays so. If it does not, TCP is
     /// to be told.
     pub(super) fn stays(&mut self, plenty: bool) -> bool {

@@ -13,6 +13,7 @@ use kernel::{
 
 use super::{
     end::Ending,
+    excess::Excess,
     nudge::Nudges,
     place::Pins,
     receive::Rx,
@@ -132,6 +133,10 @@ pub(super) struct Proto {
     pub(super) unsettled: Unsettled,
     /// Memory that TCP keeps.
     pub(super) reserve: Reserve,
+    /// Memory that TCP does not account.
+    pub(super) excess: Excess,
+    /// A look at both is due.
+    pub(super) looking: bool,
     /// What the device's counters are still to be told.
     pub(super) tally: Tally,
 }
@@ -203,6 +208,8 @@ impl State {
             talked: false,
             unsettled: Unsettled::default(),
             reserve: Reserve::default(),
+            excess: Excess::default(),
+            looking: false,
             tally: Tally::default(),
         };
         Ok(Self {
@@ -259,9 +266,12 @@ impl State {
         self.proto.phase == Phase::Over
     }
 
-    /// Lets go of the queue pair and the owner. The caller drops them in process context, after
-    /// the socket.
-    pub(super) fn unlink(&mut self) -> Option<Link> {
+    /// Lets go of the queue pair and the owner, and of the memory that is charged to the socket. The
+    /// caller drops them in process context, after the socket.
+    pub(super) fn unlink(&mut self, locked: &mut Locked) -> Option<Link> {
+        self.proto.tx.give_up();
+        self.proto.rx.stash = Stash::new();
+        locked.uncharge(self.proto.excess.end());
         self.link.take()
     }
 
@@ -312,6 +322,7 @@ impl Session<'_> {
         if self.proto.phase != Phase::Open {
             self.settle(locked, 0);
         }
+        self.have_memory_looked_at();
         self.proto.tally.report(self.qp.device().counters());
         progress
     }
@@ -335,16 +346,57 @@ impl Session<'_> {
     fn reserve(&mut self, locked: &mut Locked) {
         if self.proto.phase == Phase::Open && locked.reserve(reserve::RESERVED) {
             self.proto.reserve.is_held();
-            self.proto.todo.look = true;
         }
     }
 
-    /// Looks whether TCP is to keep memory any longer.
-    pub(super) fn look_at_memory(&mut self, locked: &mut Locked) {
-        match self.proto.reserve.stays(locked.memory_is_plenty()) {
-            true => self.proto.todo.look = true,
-            false => locked.unreserve(),
+    /// Has a work item look later whether memory is still to be held, if any is.
+    #[inline]
+    fn have_memory_looked_at(&mut self) {
+        let proto = &mut *self.proto;
+        if !proto.looking && (proto.excess.is_some() || proto.reserve.is_some()) {
+            proto.looking = true;
+            proto.todo.look = true;
         }
+    }
+
+    /// Looks whether memory is to be held any longer: by TCP for the stream, and beyond what TCP
+    /// accounts.
+    pub(super) fn look_at_memory(&mut self, locked: &mut Locked) {
+        let proto = &mut *self.proto;
+        if !proto.reserve.stays(locked.memory_is_plenty()) {
+            locked.unreserve();
+        }
+        proto.looking = false;
+        self.notice_acknowledged(locked);
+        locked.uncharge(self.proto.excess.take_surplus());
+        self.have_memory_looked_at();
+    }
+
+    /// Notices what TCP does not hold any more.
+    fn notice_acknowledged(&mut self, locked: &Locked) {
+        let Proto { tx, excess, .. } = &mut *self.proto;
+        if tx.give_up_free_block() {
+            excess.set_lent(false);
+        }
+        excess.acknowledged(tx.sent(), locked.outstanding());
+    }
+
+    /// Has the socket charged for what the reassembly buffer waits for; whether it was refused before,
+    /// and is granted now.
+    pub(super) fn charge_reassembly(&mut self, locked: &mut Locked) -> bool {
+        let wanted = self.proto.excess.take_wanted();
+        if wanted == 0 {
+            return false;
+        }
+        let granted = locked.charge(wanted);
+        match granted {
+            true => self.proto.excess.charged(wanted),
+            false => {
+                self.notice_acknowledged(locked);
+                self.proto.todo.retry = true;
+            }
+        }
+        granted
     }
 
     /// Counts something rare.

@@ -114,6 +114,13 @@ impl Stash {
         }
     }
 
+    /// Octets of memory there are with room for an FPDU of `len` octets.
+    pub(super) fn footprint(&self, len: usize) -> u32 {
+        let octets = len.min(MAX_STASH).max(self.room.capacity());
+        // `kmalloc()` rounds up to powers of two, but for two sizes below 256.
+        octets.next_power_of_two() as u32
+    }
+
     /// Makes room for an FPDU of `len` octets.
     ///
     /// # Errors

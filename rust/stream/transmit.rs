@@ -9,7 +9,10 @@
 //! arriving data, a work item.
 
 use iwarp_wire::mpa::fpdu::FpduWriter;
-use kernel::prelude::*;
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
 
 use super::{
     align::{
@@ -17,9 +20,11 @@ use super::{
         Origin, //
     },
     encode::Encoded,
+    excess::Excess,
     session::{
         Phase,
         Progress,
+        Proto,
         Session, //
     },
     work::{
@@ -48,18 +53,24 @@ const COPY_LIMIT: usize = 4096;
 /// each other: what a fast network carries in several round trips.
 const PLENTY: u64 = 256 << 10;
 
-/// Octets handed to TCP in one call.
+/// Octets left in a block below which no run is begun there: at MTU 1500 a run in more of them is
+/// longer than [`COPY_LIMIT`], so that every such run fills the block further.
+const LEFT_LIMIT: usize = 8192;
+
+/// Octets handed to TCP in one call: a part of the block in use.
 pub(super) struct Run {
-    /// Where they are.
-    buf: RunBuf,
-    /// Octets encoded.
-    len: usize,
-    /// Octets TCP has taken.
-    off: usize,
+    /// Where they end in the block.
+    end: usize,
+    /// Where those begin that TCP has not taken.
+    at: usize,
+    /// TCP gets a copy.
+    copy: bool,
 }
 
 /// The outgoing half.
 pub(super) struct Tx {
+    /// The block in use: what TCP was lent of it, and the run.
+    block: Option<RunBuf>,
     /// The run TCP has not taken in whole.
     run: Option<Run>,
     /// The message being cut into FPDUs.
@@ -88,6 +99,7 @@ impl Tx {
     /// Prepares the outgoing half. May sleep.
     pub(super) fn new(config: &Config) -> Result<Self> {
         Ok(Self {
+            block: None,
             run: None,
             job: None,
             queued: Queued::new(config)?,
@@ -112,6 +124,50 @@ impl Tx {
     #[inline]
     pub(super) fn is_flushed(&self) -> bool {
         self.run.is_none()
+    }
+
+    /// Gives the block in use up if TCP holds nothing of it; whether there is none then.
+    pub(super) fn give_up_free_block(&mut self) -> bool {
+        if self.run.is_none() {
+            self.block.take_if(|block| block.is_exclusive());
+        }
+        self.block.is_none()
+    }
+
+    /// Gives everything up that was not handed to TCP.
+    pub(super) fn give_up(&mut self) {
+        self.run = None;
+        self.block = None;
+    }
+}
+
+impl Tx {
+    /// The block for the next run.
+    ///
+    /// As long as TCP holds something of the one in use, the next run lies behind it: a block for
+    /// each run would be pinned for as little as the run has.
+    #[inline]
+    fn take_block(&mut self) -> Option<RunBuf> {
+        self.give_up_free_block();
+        self.block.take().or_else(|| RunBuf::get(self.reuse))
+    }
+
+    /// TCP has taken the whole run. A block that it holds nothing of is free for other streams, and
+    /// one that is as good as full is given up.
+    #[inline]
+    fn run_ended(&mut self, excess: &mut Excess) {
+        let Some(block) = &mut self.block else {
+            return;
+        };
+        let (lent, left) = (block.lent(), block.space().len());
+        if lent != 0 && left >= LEFT_LIMIT {
+            excess.set_lent(true);
+            return;
+        }
+        if lent != 0 {
+            excess.closed(self.sent, u32::try_from(left).unwrap_or(u32::MAX));
+        }
+        self.block = None;
     }
 }
 
@@ -181,24 +237,25 @@ impl Session<'_> {
 
     /// Hands the current run to TCP; whether that is done and the next one may be built.
     fn push(&mut self, locked: &mut Locked) -> bool {
-        let tx = &mut self.proto.tx;
+        let Proto { tx, excess, .. } = &mut *self.proto;
         if tx.blocked && !locked.stream_writable() {
             return false;
         }
         tx.blocked = false;
-        while let Some(run) = &mut tx.run {
-            let rest = run.len.saturating_sub(run.off);
-            let taken = match rest <= COPY_LIMIT {
-                true => locked.send_copy(run.buf.part(run.off, rest).unwrap_or_default()),
-                false => locked.send_pages(&run.buf, run.off, rest),
+        while let (Some(run), Some(block)) = (&mut tx.run, &mut tx.block) {
+            let rest = run.end.saturating_sub(run.at);
+            let taken = match run.copy || rest <= COPY_LIMIT {
+                true => locked.send_copy(block.part(run.at, rest).unwrap_or_default()),
+                false => locked.send_pages(block, run.at, rest),
             };
             match taken {
                 Ok(n) if n != 0 => {
                     tx.blocked = false;
-                    run.off = run.off.saturating_add(n);
+                    run.at = run.at.saturating_add(n);
                     tx.sent = tx.sent.wrapping_add(n as u64);
-                    if run.off >= run.len {
+                    if run.at >= run.end {
                         tx.run = None;
+                        tx.run_ended(excess);
                     }
                 }
                 Ok(_) | Err(EAGAIN) if locked.fit_sndbuf(SEND_BUFFER, FAR_US) && !tx.blocked => {
@@ -226,15 +283,17 @@ impl Session<'_> {
         if !self.find_job() {
             return Built::Nothing;
         }
-        let Some(mut buf) = RunBuf::get(self.proto.tx.reuse) else {
+        let Some(mut buf) = self.proto.tx.take_block() else {
             self.proto.todo.retry = true;
             return Built::Nothing;
         };
         let start = self.proto.tx.sent;
-        let layout = self.lay_out(locked, buf.capacity() as u32);
+        let begin = buf.lent();
+        self.proto.excess.set_lent(begin != 0);
+        let space = buf.space();
+        let layout = self.lay_out(locked, begin, space.len());
         let mut at = 0;
         let mut full = false;
-        let space = buf.as_mut_slice();
         while self.find_job() {
             let want = self.next_fpdu_wants();
             let Some(room) = layout.room(at, want) else {
@@ -259,13 +318,15 @@ impl Session<'_> {
                 Encoded::Failed => self.proto.tx.job = None,
             }
         }
+        self.proto.tx.block = (at != 0 || begin != 0).then_some(buf);
         if at == 0 {
             return Built::Nothing;
         }
+        let len = at as usize;
         self.proto.tx.run = Some(Run {
-            buf,
-            len: at as usize,
-            off: 0,
+            end: begin.saturating_add(len),
+            at: begin,
+            copy: len <= COPY_LIMIT || !self.may_lend(locked),
         });
         // Giving this run to TCP completes work requests, which makes room for others.
         Built::Run {
@@ -273,13 +334,42 @@ impl Session<'_> {
         }
     }
 
-    /// Where segment boundaries will lie in a run behind what TCP has not sent.
-    fn lay_out(&mut self, locked: &mut Locked, capacity: u32) -> Layout {
+    /// Whether TCP may be lent the block in use, rather than get a copy: what it pins beyond what it
+    /// accounts is charged, if need be and if TCP has memory to spare.
+    #[inline]
+    fn may_lend(&mut self, locked: &mut Locked) -> bool {
+        let Proto { tx, excess, .. } = &mut *self.proto;
+        excess.acknowledged(tx.sent, locked.outstanding());
+        let missing = excess.missing_to_lend();
+        if missing != 0 {
+            if !locked.memory_is_plenty() || !locked.charge(missing) {
+                return false;
+            }
+            excess.charged(missing);
+        }
+        true
+    }
+
+    /// Where segment boundaries will lie in a run behind what TCP has not sent. The run begins at
+    /// octet `begin` of a block, in front of `left` octets.
+    fn lay_out(&mut self, locked: &mut Locked, begin: usize, left: usize) -> Layout {
         let start = self.proto.tx.sent;
         let (mss, goal) = (locked.mss(), locked.size_goal());
+        let capacity = u32::try_from(left).unwrap_or(u32::MAX);
+        let block = u32::try_from(begin.saturating_add(left)).unwrap_or(u32::MAX);
         let unsent = self.proto.tx.origin.unsent(start, locked.unsent());
-        let layout = Layout::new(mss, goal, unsent, locked.unsent_tail(), capacity);
-        if let Some(layout) = layout.within(locked.tail_room()) {
+        let tail = locked.unsent_tail();
+        // As in a whole block, to fill TCP's last buffer up, but for what does not fit.
+        let layout = Layout::new(mss, goal, unsent, tail, block)
+            .within(capacity)
+            .filter(|layout| layout.fits(capacity))
+            .unwrap_or_else(|| Layout::new(mss, goal, unsent, tail, capacity));
+        // A run that begins inside of a page takes a place for the rest of it.
+        let room = match locked.tail_room() {
+            u32::MAX => u32::MAX,
+            room => room.saturating_sub((begin % PAGE_SIZE) as u32),
+        };
+        if let Some(layout) = layout.within(room) {
             return layout;
         }
         // TCP fills the last segment of a buffer up from the next one if there are places left in

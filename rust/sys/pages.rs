@@ -2,12 +2,15 @@
 
 //! Memory for runs of FPDUs, which TCP sends from where it lies.
 //!
-//! A run buffer is one block of contiguous pages. TCP takes references to its pages; when the
-//! peer has acknowledged all of it, they are gone, and the buffer can be written again. Some
-//! buffers per CPU are kept for that, and which is used next depends on where the receiver works
-//! (docs/speed.md, "A processor for each end").
+//! A run buffer is one block of contiguous pages, filled from its beginning to its end. TCP takes
+//! references to its pages for the part that it is lent, which is not written any more; the part
+//! behind it may be. When the peer has acknowledged all of it, the references are gone, and the
+//! whole block can be written again. Some buffers per CPU are kept for that, and which is used
+//! next depends on where the receiver works (docs/speed.md, "A processor for each end"). Reclaim
+//! takes the kept ones away.
 //!
-//! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
+//! C headers: [`include/linux/mm.h`](srctree/include/linux/mm.h),
+//! [`include/linux/shrinker.h`](srctree/include/linux/shrinker.h)
 
 use core::{
     ptr::{
@@ -29,12 +32,24 @@ use kernel::{
 
 use super::bindings;
 
-/// Pages of a buffer, as a power of two: 64 KiB where pages have 4 KiB, what one call hands over.
-const ORDER: u32 = 4;
+/// Octets of a buffer, what one call hands over; smaller where memory is fragmented.
+pub(crate) const BLOCK: u32 = 64 << 10;
+
+/// Pages of `octets`, as a power of two.
+const fn order_of(octets: u32) -> u32 {
+    let pages = (octets as usize).div_ceil(PAGE_SIZE);
+    pages.next_power_of_two().trailing_zeros()
+}
+
+/// Pages of a whole buffer, as a power of two.
+const ORDER: u32 = order_of(BLOCK);
 
 /// Buffers kept by a CPU, 2 MiB: what two streams have on their way over a short distance, as on a
 /// loopback. With fewer, those that TCP still has fill the places, and each run costs a new block.
 const KEPT: usize = 32;
+
+// A buffer is one page where pages are as long, and no longer than 64 KiB anywhere.
+const _: () = assert!(PAGE_SIZE > BLOCK as usize || PAGE_SIZE << ORDER == BLOCK as usize);
 
 /// Places that CPUs keep buffers in; CPUs beyond share.
 const CPUS: usize = 64;
@@ -50,14 +65,29 @@ struct Kept {
 }
 
 impl Kept {
-    /// Gives up all of them.
-    fn clear(&self) {
+    /// How many there are.
+    fn count(&self) -> usize {
+        let is_kept = |slot: &&Atomic<*mut bindings::page>| !slot.load(Relaxed).is_null();
+        self.pages.iter().filter(is_kept).count()
+    }
+
+    /// Gives up `most` of them; how many there were. Any context, takes no lock.
+    fn shrink(&self, most: usize) -> usize {
+        let mut gone = 0;
         for slot in &self.pages {
+            if gone == most {
+                break;
+            }
+            if slot.load(Relaxed).is_null() {
+                continue;
+            }
             if let Some(page) = NonNull::new(slot.xchg(ptr::null_mut(), Full)) {
                 // SAFETY: The slot's reference is ours now, and is not used after this.
                 unsafe { bindings::rsiw_put_page(page.as_ptr()) };
+                gone = gone.wrapping_add(1);
             }
         }
+        gone
     }
 }
 
@@ -87,12 +117,14 @@ pub(crate) enum Reuse {
     First,
 }
 
-/// A buffer for one run, 4 to 64 KiB.
+/// A buffer for runs, 4 to 64 KiB.
 ///
 /// # Invariants
 ///
 /// `page` is the first of `1 << order` pages of one block, `data` is its address, and one
-/// reference to it is owned. Other references are TCP's, which only reads.
+/// reference to it is owned. Other references are TCP's, which only reads, and only the first
+/// `lent` octets, or those of code that looks at any page for a moment and at no octet of it
+/// (`folio_try_get()`). `lent` is not above the size of the block.
 pub(crate) struct RunBuf {
     /// The block.
     page: NonNull<bindings::page>,
@@ -100,6 +132,8 @@ pub(crate) struct RunBuf {
     data: NonNull<u8>,
     /// Its size as a power of two, in pages.
     order: u32,
+    /// Octets that TCP may have references to.
+    lent: usize,
 }
 
 // SAFETY: Pages belong to no thread.
@@ -145,7 +179,7 @@ impl RunBuf {
     /// A new one, smaller if there is no large block.
     fn allocated() -> Option<Self> {
         let gfp = bindings::GFP_ATOMIC | bindings::__GFP_NOWARN | bindings::__GFP_ZERO;
-        for order in [ORDER, 2, 0] {
+        for order in [ORDER, order_of(BLOCK / 4), 0] {
             // SAFETY: Any flags and order are fine; the helper makes it one block.
             let page = unsafe { bindings::rsiw_alloc_block(gfp, order) };
             if let Some(page) = NonNull::new(page) {
@@ -161,7 +195,7 @@ impl RunBuf {
     /// # Safety
     ///
     /// The caller gives a reference to a block of `1 << order` initialized pages, which nobody
-    /// writes to.
+    /// writes to. Nobody else reads it, unless the value is not written to.
     unsafe fn from_page(page: NonNull<bindings::page>, order: u32) -> Self {
         // SAFETY: A page of the kernel's own address space has an address.
         let data = unsafe { bindings::rsiw_page_address(page.as_ptr()) };
@@ -171,6 +205,7 @@ impl RunBuf {
             // SAFETY: As above: the address is not null.
             data: unsafe { NonNull::new_unchecked(data.cast()) },
             order,
+            lent: 0,
         }
     }
 
@@ -180,22 +215,34 @@ impl RunBuf {
         PAGE_SIZE.wrapping_shl(self.order)
     }
 
-    /// Whether TCP has no reference (any more).
+    /// Whether TCP has no reference (any more). A reference of somebody who looks at pages for a
+    /// moment makes it `false`, too, so nothing may depend on it becoming `true` in time.
     #[inline]
     pub(crate) fn is_exclusive(&self) -> bool {
         // SAFETY: By the type invariant a page.
         unsafe { bindings::rsiw_page_is_exclusive(self.page.as_ptr()) }
     }
 
-    /// The buffer, to be written; empty while TCP has references.
+    /// Octets from the beginning that TCP was lent.
     #[inline]
-    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        if !self.is_exclusive() {
-            return &mut [];
-        }
-        // SAFETY: By the type invariant the pages are one piece of initialized memory; ours is the
-        // only reference, and `&mut self` keeps new ones away.
-        unsafe { slice::from_raw_parts_mut(self.data.as_ptr(), self.capacity()) }
+    pub(crate) fn lent(&self) -> usize {
+        self.lent
+    }
+
+    /// The octets behind those that TCP was lent, to be written.
+    #[inline]
+    pub(crate) fn space(&mut self) -> &mut [u8] {
+        let len = self.capacity().saturating_sub(self.lent);
+        // SAFETY: By the type invariant the pages are one piece of initialized memory of which
+        // TCP reads the first `lent` octets only, and `&mut self` keeps others of ours away.
+        unsafe { slice::from_raw_parts_mut(self.data.as_ptr().add(self.lent), len) }
+    }
+
+    /// TCP gets references to octets up to `end`, which lie in the buffer.
+    #[inline]
+    pub(super) fn lend(&mut self, end: usize) {
+        // INVARIANT: More are lent, not more than there are.
+        self.lent = self.lent.max(end.min(self.capacity()));
     }
 
     /// A part of the buffer; `None` if it does not lie in it.
@@ -243,19 +290,48 @@ impl Drop for RunBuf {
     }
 }
 
+/// Pages that all CPUs keep; for reclaim.
+extern "C" fn count_pages() -> usize {
+    let blocks: usize = POOL.iter().map(Kept::count).sum();
+    blocks << ORDER
+}
+
+/// Gives up about `pages` of what all CPUs keep, at least a block; how many there were. For
+/// reclaim, which may be entered with any lock held: takes none, and does not sleep.
+extern "C" fn shrink_pages(pages: usize) -> usize {
+    let most = pages.div_ceil(1 << ORDER);
+    let shrink = |gone: usize, kept: &Kept| gone + kept.shrink(most.saturating_sub(gone));
+    POOL.iter().fold(0, shrink) << ORDER
+}
+
 /// The life of what CPUs keep, buffers and TCP's fragments: gives it back when the module ends.
-pub(crate) struct Pool(());
+pub(crate) struct Pool {
+    /// Has reclaim take buffers away.
+    shrinker: NonNull<bindings::shrinker>,
+}
+
+// SAFETY: The shrinker is only freed, which any thread may do.
+unsafe impl Send for Pool {}
+// SAFETY: A shared reference gives access to nothing.
+unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// To be dropped when nobody uses buffers any more.
-    pub(crate) fn new() -> Self {
-        Self(())
+    /// To be dropped when nobody uses buffers any more. Process context; sleeps.
+    pub(crate) fn new() -> Result<Self> {
+        // SAFETY: Both functions are there as long as the module, and may be called anywhere.
+        let shrinker =
+            unsafe { bindings::rsiw_shrinker_new(Some(count_pages), Some(shrink_pages)) };
+        Ok(Self {
+            shrinker: NonNull::new(shrinker).ok_or(ENOMEM)?,
+        })
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        POOL.iter().for_each(Kept::clear);
+        // SAFETY: Made by `new`, not used after this; process context.
+        unsafe { bindings::rsiw_shrinker_free(self.shrinker.as_ptr()) };
+        shrink_pages(usize::MAX);
         // SAFETY: The devices and the queues went before this (the order of fields in `Rsiw`), so
         // there is no connection left that sends, in its start-up neither.
         unsafe { bindings::rsiw_frags_free() };
@@ -268,29 +344,80 @@ mod tests {
     use crate::sys::context::BhGuard;
 
     #[test]
-    fn is_writable_only_while_nobody_else_has_it() -> Result {
+    fn a_buffer_has_64_kib_whatever_a_page_has() -> Result {
+        assert_eq!(BLOCK, 65_536);
+        assert!(ORDER == 4 || PAGE_SIZE != 4096);
+        let octets = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?.capacity();
+        assert!(octets <= PAGE_SIZE.max(65_536));
+        Ok(())
+    }
+
+    #[test]
+    fn what_tcp_was_lent_is_not_written() -> Result {
         let mut buf = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         let len = buf.capacity();
         assert!(len >= PAGE_SIZE);
-        assert_eq!(buf.as_mut_slice().len(), len);
-        buf.as_mut_slice().fill(0x77);
-        // As TCP does.
-        // SAFETY: The page is ours.
-        unsafe { bindings::rsiw_test_get_page(buf.page()) };
-        assert!(!buf.is_exclusive());
-        assert_eq!(buf.as_mut_slice().len(), 0);
-        assert_eq!(buf.part(len - 1, 1), Some(&[0x77][..]));
-        // SAFETY: The reference taken above.
-        unsafe { bindings::rsiw_put_page(buf.page()) };
-        assert_eq!(buf.as_mut_slice().len(), len);
+        assert_eq!(buf.space().len(), len);
+        buf.space().fill(0x77);
+        buf.lend(100);
+        assert_eq!(buf.lent(), 100);
+        assert_eq!(buf.space().len(), len - 100);
+        buf.space().fill(0x88);
+        assert_eq!(buf.part(99, 2), Some(&[0x77, 0x88][..]));
+        buf.lend(10);
+        assert_eq!(buf.lent(), 100);
+        buf.lend(usize::MAX);
+        assert!(buf.space().is_empty());
         assert!(buf.part(len, 1).is_none());
         assert!(buf.part(1, usize::MAX).is_none());
         Ok(())
     }
 
+    /// Compaction and others take a reference to any page for a moment.
+    #[test]
+    fn a_transient_reference_leaves_a_buffer_writable() -> Result {
+        let mut buf = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
+        let len = buf.capacity();
+        // SAFETY: The page is ours.
+        unsafe { bindings::rsiw_test_get_page(buf.page()) };
+        assert!(!buf.is_exclusive());
+        assert_eq!(buf.space().len(), len);
+        // SAFETY: The reference taken above.
+        unsafe { bindings::rsiw_put_page(buf.page()) };
+        assert!(buf.is_exclusive());
+        Ok(())
+    }
+
+    #[test]
+    fn reclaim_takes_what_is_kept() -> Result {
+        // Nobody moves us to another CPU's buffers.
+        let _bh = BhGuard::new();
+        let buf = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
+        if buf.order != ORDER {
+            // Memory is too fragmented for what is kept.
+            return Ok(());
+        }
+        keep_none();
+        let page = buf.page();
+        // SAFETY: The page is ours.
+        unsafe { bindings::rsiw_test_get_page(page) };
+        let count = || kept().map_or(0, Kept::count);
+        drop(buf);
+        assert_eq!(count(), 1);
+        // Other CPUs may keep and take buffers meanwhile.
+        assert!(count_pages() >= 1 << ORDER);
+        assert!(shrink_pages(usize::MAX) >= 1 << ORDER);
+        assert_eq!(count(), 0);
+        // SAFETY: The page has our reference of above, the last one.
+        assert!(unsafe { bindings::rsiw_page_is_exclusive(page) });
+        // SAFETY: As above.
+        unsafe { bindings::rsiw_put_page(page) };
+        Ok(())
+    }
+
     /// Gives up what this CPU keeps: then there is none but what a test has made.
     fn keep_none() {
-        kept().into_iter().for_each(Kept::clear);
+        kept().map(|kept| kept.shrink(usize::MAX));
     }
 
     #[test]

@@ -192,11 +192,11 @@ mod tests {
     fn released_socket_does_nothing() -> Result {
         let (a, b) = connected()?;
         let sock = a.sock();
-        let run = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
+        let mut run = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         drop(a);
         let mut locked = sock.lock();
         assert!(locked.send_copy(b"x") == Err(EPIPE));
-        assert!(locked.send_pages(&run, 0, 9) == Err(EPIPE));
+        assert!(locked.send_pages(&mut run, 0, 9) == Err(EPIPE));
         assert_eq!(locked.receive_walk(0, |view| view.len()), 0);
         locked.clear_nospace();
         locked.send_fin();

@@ -146,6 +146,13 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_end_record(self.as_ptr()) }
     }
 
+    /// The octets that TCP took and the peer did not acknowledge yet.
+    #[inline]
+    pub(crate) fn outstanding(&self) -> u32 {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_outstanding(self.as_ptr()) }
+    }
+
     /// The octets that the peer has acknowledged, in all.
     pub(crate) fn acked(&self) -> u64 {
         // SAFETY: By the type invariant.
@@ -219,18 +226,33 @@ impl Locked {
         unsafe { bindings::rsiw_sk_unreserve(self.as_ptr()) }
     }
 
-    /// Sends `len` octets of `run` from `off`, where they lie; how many TCP took. The buffer must
-    /// not be written to until they are acknowledged, which [`RunBuf::as_mut_slice`] sees to.
+    /// Charges the socket, and the memory cgroup that pays for it, for `octets` of other memory;
+    /// `false` if TCP or the cgroup has none to spare. To be taken back by [`Self::uncharge`]
+    /// before the socket is released, which does not do so.
+    pub(crate) fn charge(&mut self, octets: u32) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_sk_charge(self.as_ptr(), octets) }
+    }
+
+    /// Takes back what [`Self::charge`] charged, or a part of it.
+    pub(crate) fn uncharge(&mut self, octets: u32) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_sk_uncharge(self.as_ptr(), octets) }
+    }
+
+    /// Sends `len` octets of `run` from `off`, where they lie; how many TCP took. The buffer is
+    /// not written to up to there any more, which [`RunBuf::space`] sees to.
     ///
     /// # Errors
     ///
     /// `EAGAIN`: there is no room, or no memory. `EPIPE`, `ECONNRESET`…: the connection is over.
     /// `EINVAL`: they do not lie in the buffer.
     #[inline]
-    pub(crate) fn send_pages(&mut self, run: &RunBuf, off: usize, len: usize) -> Result<usize> {
+    pub(crate) fn send_pages(&mut self, run: &mut RunBuf, off: usize, len: usize) -> Result<usize> {
         if run.part(off, len).is_none() {
             return Err(EINVAL);
         }
+        run.lend(off.saturating_add(len));
         // SAFETY: By the type invariant; the octets lie in the block, which TCP takes references
         // to. Both numbers are below the size of a block.
         let sent = unsafe {

@@ -78,7 +78,7 @@ mod suite {
         let (from, to) = (a.sock(), b.sock());
         let mut run = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         let len = run.capacity();
-        for (i, octet) in run.as_mut_slice().iter_mut().enumerate() {
+        for (i, octet) in run.space().iter_mut().enumerate() {
             *octet = (i / 7) as u8;
         }
         let mut sent = 0;
@@ -87,7 +87,7 @@ mod suite {
         assert!(eventually(|| {
             if sent < len {
                 if let Ok(locked) = &mut from.try_lock_bh() {
-                    sent += locked.send_pages(&run, sent, len - sent).unwrap_or(0);
+                    sent += locked.send_pages(&mut run, sent, len - sent).unwrap_or(0);
                 }
             }
             let mut locked = to.lock();
@@ -107,14 +107,15 @@ mod suite {
             seen == len
         }));
         assert_eq!(wrong, 0);
-        // Acknowledged and read: TCP lets go of the pages, and they can be written.
+        // Acknowledged and read: TCP lets go of the pages, and nothing is outstanding.
         assert!(eventually(|| {
             // SAFETY: Process context, no lock is held.
             unsafe { bindings::rsiw_test_feed_cpus() };
             run.is_exclusive()
         }));
-        assert_eq!(run.as_mut_slice().len(), len);
-        assert!(from.lock().send_pages(&run, 1, len) == Err(EINVAL));
+        assert_eq!(from.lock().outstanding(), 0);
+        assert!(run.space().is_empty());
+        assert!(from.lock().send_pages(&mut run, 1, len) == Err(EINVAL));
         Ok(())
     }
 
@@ -185,6 +186,28 @@ mod suite {
         assert!(from.lock().memory_is_plenty());
         assert!(from.lock().reserve(RESERVED));
         assert!(accounted_free(&from) >= RESERVED as i32);
+        Ok(())
+    }
+
+    #[test]
+    fn a_charge_is_accounted_until_it_is_taken_back() -> Result {
+        const TOO_MUCH: u32 = (1 << 31) - 4096;
+        const OCTETS: u32 = 64 << 10;
+        let (a, b) = connected()?;
+        let (from, to) = (a.sock(), b.sock());
+        let block = [0xc3; 4096];
+        assert!(!from.lock().charge(TOO_MUCH));
+        assert!(accounted_free(&from) < 4096);
+        assert!(from.lock().charge(OCTETS));
+        // What is charged is not there for buffers, which come and go meanwhile.
+        assert!(accounted_free(&from) < 4096);
+        assert!(send_all(&from, &block) && reads_all(&to, block.len()));
+        from.lock().uncharge(OCTETS);
+        assert!(eventually(|| {
+            // SAFETY: Process context, no lock is held.
+            unsafe { bindings::rsiw_test_feed_cpus() };
+            accounted_free(&from) < 4096
+        }));
         Ok(())
     }
 

@@ -1,0 +1,50 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 300
+# What peers that read nothing have this machine hold (src/unread.py): on 64 connections at once, Read
+# Responses that they asked for, and RDMA Writes of a local program; near, and over a path with a delay. At
+# most 64 KiB a connection are not accounted by TCP, and so not by its limits (docs/design.md, "Excess memory
+# is bounded"). Buffers that CPUs keep go when memory is reclaimed.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+
+CONNECTIONS=64
+TRACING=/sys/kernel/tracing
+
+# unread PATH
+unread() {
+	local role status=0
+	for role in read write; do
+		say "-- $1, $role"
+		PYTHONPATH="$PEER_DIR" RSIW_TESTBIN="$RSIW_TESTBIN" timeout -k 5 $((100 * FACTOR)) \
+			python3 -B "$(dirname "$0")/src/unread.py" "$VETH_NEAR" 7400 "$CONNECTIONS" 65536 "$role" 4200,20000 peer 2>&1 || status=$?
+	done
+	[ "$status" = 0 ] || die "$1: status $status"
+}
+
+# shrunk: how often reclaim has found buffers that CPUs keep, this time.
+shrunk() {
+	echo >"$TRACING/trace"
+	echo 2 >/proc/sys/vm/drop_caches
+	grep -c 'mm_shrink_slab_start: rsiw_' "$TRACING/trace" || true
+}
+
+reclaimed() {
+	if [ ! -d "$TRACING/events/vmscan" ]; then
+		say "this kernel does not tell what its shrinkers do"
+		return 0
+	fi
+	echo 1 >"$TRACING/events/vmscan/mm_shrink_slab_start/enable"
+	[ "$(shrunk)" -gt 0 ] || die "reclaim finds no buffers behind all that traffic"
+	[ "$(shrunk)" -eq 0 ] || die "reclaim finds buffers behind a reclaim"
+	echo 0 >"$TRACING/events/vmscan/mm_shrink_slab_start/enable"
+	ok "reclaim takes the buffers that CPUs keep"
+}
+
+rsiw_load
+veth_bed
+make_link r0 rv0
+unread near
+tc qdisc add dev rv0 root netem delay 10ms limit 20000
+unread far
+reclaimed

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Peers that read nothing: what they have the other end pin, against what TCP accounts for it.
+
+usage: unread.py ADDRESS PORT PEERS OCTETS read|write SIZE[,SIZE...] NAMESPACE
+
+The peers are in the network namespace NAMESPACE.
+
+On each of PEERS connections, messages of SIZE octets are sent by the program `unread`, of which the peers read
+none: Read Responses that they ask for, or RDMA Writes. MemFree must not fall by more than what TCP accounts
+(/proc/net/sockstat), OCTETS for each connection and SLACK for the machine."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import mpa
+import rdmap
+
+# What else takes memory meanwhile: slabs and per-CPU lists of pages.
+SLACK = 4 << 20
+# Octets of messages for each connection: those of a send buffer would take longer to send, and show no more.
+MESSAGES = 160 << 10
+# Of both ends, so that most of what was sent is not acknowledged.
+RECEIVE_BUFFER = 16 << 10
+SECONDS = 30 * int(os.environ.get("RSIW_TIME_FACTOR", "1"))
+
+
+def meminfo(name):
+    with open("/proc/meminfo", encoding="ascii") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith(name + ":")) << 10
+
+
+def tcp_memory():
+    with open("/proc/net/sockstat", encoding="ascii") as lines:
+        words = next(line.split() for line in lines if line.startswith("TCP:"))
+    return int(words[words.index("mem") + 1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def settled():
+    """MemFree and TCP's memory when caches are dropped and neither moves any more."""
+    end, before = time.monotonic() + SECONDS, None
+    while time.monotonic() < end:
+        # Of the slab and the page cache too: they come and go with other work.
+        with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
+            file.write("3")
+        now = meminfo("MemFree"), tcp_memory()
+        if before and now[1] == before[1] and abs(now[0] - before[0]) < 256 << 10:
+            return now
+        before = now
+        time.sleep(0.2)
+    sys.exit(f"FAIL: memory does not settle: {before}")
+
+
+class Program:
+    """The verbs end."""
+
+    def __init__(self, address, port):
+        path = os.path.join(os.environ["RSIW_TESTBIN"], "unread")
+        self.process = subprocess.Popen(
+            [path, address, port], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        self.answer()
+
+    def tell(self, text):
+        self.process.stdin.write(text + "\n")
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit("FAIL: the program died")
+        return line.split()
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def socket_in(namespace):
+    """A TCP socket of another network namespace; the process stays in its own."""
+    with open("/proc/self/ns/net", encoding="ascii") as home, open(f"/run/netns/{namespace}", encoding="ascii") as there:
+        os.setns(there.fileno(), os.CLONE_NEWNET)
+        try:
+            return socket.socket()
+        finally:
+            os.setns(home.fileno(), os.CLONE_NEWNET)
+
+
+def connected(address, port, namespace):
+    """A connection whose Request is sent, with a small receive buffer."""
+    sock = socket_in(namespace)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    sock.settimeout(SECONDS)
+    sock.connect((address, int(port)))
+    stream = mpa.Stream(sock)
+    stream.send_raw(mpa.startup(mpa.REQUEST_KEY, c=0, s=1, data=mpa.enhanced(16, 16)))
+    return stream
+
+
+def opened(program, address, port, peers, namespace):
+    """Connections in full operation, and where their peers may read."""
+    program.tell(f"accept {peers}")
+    streams = []
+    for _ in range(peers):
+        stream = connected(address, port, namespace)
+        reply = stream.recv_startup(SECONDS)
+        assert reply.key == mpa.REPLY_KEY and not reply.r, "no Reply"
+        stream.crc = bool(reply.c)
+        # A responder waits for the first FPDU (RFC 5044 section 7.1.2).
+        stream.send(rdmap.write(0, 0))
+        streams.append(stream)
+    _, stag, at = program.answer()
+    return streams, int(stag, 16), int(at, 16)
+
+
+def unread(program, role, size, streams, stag, at):
+    """Has messages of `size` octets sent on each connection; how many octets in all."""
+    count = MESSAGES // size
+    if role == "write":
+        program.tell(f"write {size} {count}")
+        program.answer()
+    else:
+        for msn in range(1, count + 1):
+            for stream in streams:
+                stream.send(rdmap.read_request(msn, 1, 0, size, stag, at))
+            # Slowly, so that each answer is a message of its own on its way.
+            time.sleep(0.001)
+    return count * size * len(streams)
+
+
+def main():
+    address, port, peers, octets, role, sizes, namespace = sys.argv[1:]
+    peers, failed = int(peers), 0
+    for size in map(int, sizes.split(",")):
+        program = Program(address, port)
+        streams, stag, at = opened(program, address, port, peers, namespace)
+        free, accounted = settled()
+        sent = unread(program, role, size, streams, stag, at)
+        end = time.monotonic() + SECONDS
+        # All that is unread is with TCP.
+        while tcp_memory() - accounted < sent and time.monotonic() < end:
+            time.sleep(0.1)
+        now = settled()
+        gone, more = free - now[0], now[1] - accounted
+        if more < sent:
+            sys.exit(f"FAIL: {role} of {size}: {sent} octets were sent, but TCP accounts {more} more")
+        beyond, most = gone - more, peers * int(octets) + SLACK
+        said = f"{role} of {size} unread on {peers} connections: {gone >> 10} KiB gone, TCP accounts {more >> 10} KiB"
+        failed += beyond > most
+        print(f"{'FAIL' if beyond > most else 'ok'}: {said}, beyond that {beyond >> 10} KiB, at most {most >> 10} KiB")
+        for stream in streams:
+            stream.reset()
+        program.end()
+    sys.exit(failed != 0)
+
+
+main()
