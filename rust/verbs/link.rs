@@ -184,7 +184,7 @@ pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
     let id = gid::eui64(netdev.address().unwrap_or_else(random_address));
     let allocated = Allocated::<Rsiw>::new(netdev)?;
     let guid = globals.guid_for(id);
-    let device = Device::new(globals.clone(), allocated.reference(), netdev, id, guid)?;
+    let device = Device::new(globals.clone(), allocated.reference()?, netdev, id, guid)?;
     // Whatever happens to the interface from here on finds the device in the list.
     let still = netdev.hold_still().ok_or(ENODEV)?;
     globals.devices.lock().push(device.clone(), GFP_KERNEL)?;

@@ -3,7 +3,7 @@
 # time limit: 500
 # Life and death: processes killed in the middle of transfers, connections reset
 # below us, 1,000 connections made and ended without growth, the device and the
-# module taken away under load.
+# module taken away under load. The memory of a device is given back in process context.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
 
@@ -117,8 +117,35 @@ refused_connections() {
 	ok "20 refused connections"
 }
 
+TRACING=/sys/kernel/tracing
+# freed: how many devices ib_core has freed since the probe was set there.
+freed() { grep -c device_freed: "$TRACING/trace"; }
+freed_as_often() { [ "$(freed)" -ge "$1" ]; }
+
+probe_freeing() {
+	mountpoint -q "$TRACING" || mount -t tracefs none "$TRACING"
+	# To record the names of programs would change the code of the scheduler.
+	echo 0 >"$TRACING/options/record-cmd"
+	echo >"$TRACING/trace"
+	echo 'p:rsiw_test/device_freed ib_device_release' >"$TRACING/kprobe_events"
+	echo 1 >"$TRACING/events/rsiw_test/enable"
+}
+
+# ib_core takes a plain spin lock when it frees a device, so that must not be in a softirq, as RCU
+# callbacks are. The third flag of a line of the trace tells, behind the number of the processor.
+freed_in_process_context() {
+	local wrong
+	wait_for 20 "$1 devices are freed" freed_as_often "$1"
+	wrong=$(grep device_freed: "$TRACING/trace" | grep -v '\[[0-9]*\] ..\.' || true)
+	echo 0 >"$TRACING/events/rsiw_test/enable"
+	echo >"$TRACING/kprobe_events"
+	[ -z "$wrong" ] || die "a device was freed in a softirq: $wrong"
+	ok "$1 devices were freed in process context"
+}
+
 device_taken_away() {
 	local load
+	probe_freeing
 	for load in traffic bulk; do
 		$load
 		timeout 10 rdma link del r0 || die "rdma link del under load does not finish (or fails: $?)"
@@ -129,6 +156,7 @@ device_taken_away() {
 		stop "$SERVER"
 		ok "link del and add again under $load"
 	done
+	freed_in_process_context 2
 }
 
 module_taken_away() {

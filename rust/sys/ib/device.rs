@@ -11,9 +11,15 @@ use core::{
 
 use kernel::{
     error::to_result,
+    impl_has_work,
+    new_work,
     prelude::*,
     str::CStr,
-    sync::Arc, //
+    sync::Arc,
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
 };
 
 use crate::sys::{
@@ -25,20 +31,48 @@ use crate::sys::{
         vtable::Vtable, //
     },
     iwcm::CmOps,
-    net::NetNs, //
+    net::NetNs,
+    work, //
 };
 
 /// A counted reference to the memory of a device, registered or not.
 ///
+/// The driver's objects drop it in any context, RCU callbacks included. `ib_core` frees a device in
+/// process context only: below `ib_device_release()` it takes `netdev_lock` as a plain spin lock. So
+/// the count goes down in a work item.
+pub(crate) struct DeviceRef(Arc<Counted>);
+
+/// The count, and the work item that takes it down.
+///
 /// # Invariants
 ///
-/// The reference is counted by the device's `struct device`.
-pub(crate) struct DeviceRef(NonNull<bindings::ib_device>);
+/// The reference is counted by the device's `struct device`, until the work item runs, once.
+#[pin_data]
+struct Counted {
+    /// The device.
+    device: NonNull<bindings::ib_device>,
+    /// Takes the count down.
+    #[pin]
+    put: Work<Counted>,
+}
 
-// SAFETY: References may be dropped, and the calls below be made, by any task.
-unsafe impl Send for DeviceRef {}
+// SAFETY: References may be dropped by any task.
+unsafe impl Send for Counted {}
 // SAFETY: As above.
-unsafe impl Sync for DeviceRef {}
+unsafe impl Sync for Counted {}
+
+impl_has_work! {
+    impl HasWork<Self> for Counted { self.put }
+}
+
+impl WorkItem for Counted {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        // SAFETY: By the invariant of the type; queued once, by the end of the one `DeviceRef`.
+        unsafe { bindings::rsiw_device_put(this.device.as_ptr()) }
+    }
+}
 
 impl DeviceRef {
     /// Counts another reference.
@@ -46,11 +80,23 @@ impl DeviceRef {
     /// # Safety
     ///
     /// `device` is alive.
-    unsafe fn new(device: NonNull<bindings::ib_device>) -> Self {
+    unsafe fn new(device: NonNull<bindings::ib_device>) -> Result<Self> {
+        let counted = Arc::pin_init(
+            pin_init!(Counted {
+                device,
+                put <- new_work!("rsiw_device_put"),
+            }),
+            GFP_KERNEL,
+        )?;
+        // INVARIANT: Counted here.
         // SAFETY: The caller's promise.
         unsafe { bindings::rsiw_device_get(device.as_ptr()) };
-        // INVARIANT: Just counted.
-        Self(device)
+        Ok(Self(counted))
+    }
+
+    /// The device.
+    fn as_ptr(&self) -> *mut bindings::ib_device {
+        self.0.device.as_ptr()
     }
 
     /// Ends the registration and waits until all users are gone. Process context; sleeps. Does
@@ -58,7 +104,7 @@ impl DeviceRef {
     pub(crate) fn unregister(&self) {
         // SAFETY: By the invariant of the type; `dealloc_driver` is set, so that the core frees
         // what it made.
-        unsafe { bindings::ib_unregister_device(self.0.as_ptr()) }
+        unsafe { bindings::ib_unregister_device(self.as_ptr()) }
     }
 
     /// Has the registration ended by a work item, if there is one. Any process context, also
@@ -66,9 +112,9 @@ impl DeviceRef {
     pub(crate) fn unregister_queued(&self) {
         // SAFETY: By the invariant of the type; only called while registered.
         unsafe {
-            if bindings::rsiw_device_try_get(self.0.as_ptr()) {
-                bindings::ib_unregister_device_queued(self.0.as_ptr());
-                bindings::ib_device_put(self.0.as_ptr());
+            if bindings::rsiw_device_try_get(self.as_ptr()) {
+                bindings::ib_unregister_device_queued(self.as_ptr());
+                bindings::ib_device_put(self.as_ptr());
             }
         }
     }
@@ -77,13 +123,13 @@ impl DeviceRef {
     pub(crate) fn gids_changed(&self) {
         // SAFETY: As above.
         unsafe {
-            if bindings::rsiw_device_try_get(self.0.as_ptr()) {
+            if bindings::rsiw_device_try_get(self.as_ptr()) {
                 let mut event: bindings::ib_event = pin_init::zeroed();
-                event.device = self.0.as_ptr();
+                event.device = self.as_ptr();
                 event.event = bindings::ib_event_type_IB_EVENT_GID_CHANGE;
                 event.element.port_num = 1;
                 bindings::ib_dispatch_event(&event);
-                bindings::ib_device_put(self.0.as_ptr());
+                bindings::ib_device_put(self.as_ptr());
             }
         }
     }
@@ -92,7 +138,7 @@ impl DeviceRef {
     pub(crate) fn with_netdev<R>(&self, f: impl FnOnce(&Netdev<'_>) -> R) -> Option<R> {
         // SAFETY: By the invariant of the type; the interface is held as long as it is shown.
         unsafe {
-            let held = bindings::ib_device_get_netdev(self.0.as_ptr(), 1);
+            let held = bindings::ib_device_get_netdev(self.as_ptr(), 1);
             let result = Netdev::new(held.cast()).map(|netdev| f(&netdev));
             if !held.is_null() {
                 bindings::rsiw_netdev_put(held.cast());
@@ -108,17 +154,10 @@ impl DeviceRef {
     }
 }
 
-impl Clone for DeviceRef {
-    fn clone(&self) -> Self {
-        // SAFETY: Alive by the invariant of the type.
-        unsafe { Self::new(self.0) }
-    }
-}
-
 impl Drop for DeviceRef {
+    /// Any context.
     fn drop(&mut self) {
-        // SAFETY: By the invariant of the type.
-        unsafe { bindings::rsiw_device_put(self.0.as_ptr()) }
+        let _ = work::devices().enqueue(self.0.clone());
     }
 }
 
@@ -155,7 +194,7 @@ impl<D: CmOps> Allocated<D> {
     }
 
     /// A reference that lives as long as anybody likes.
-    pub(crate) fn reference(&self) -> DeviceRef {
+    pub(crate) fn reference(&self) -> Result<DeviceRef> {
         // SAFETY: Alive.
         unsafe { DeviceRef::new(self.device) }
     }
