@@ -33,14 +33,15 @@ use crate::sys::{
     },
 };
 
-/// Rights that a region can give, and hints; rights to what the device can not do give nothing.
+/// Rights that a region can give, and hints; rights to what the device can not do give nothing. The
+/// optional range is for hints that a driver ignores where it does not know them.
 const ACCESS: u32 = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
     | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
     | bindings::ib_access_flags_IB_ACCESS_REMOTE_READ
     | bindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC
     | bindings::ib_access_flags_IB_ACCESS_MW_BIND
     | bindings::ib_access_flags_IB_ACCESS_HUGETLB
-    | bindings::ib_access_flags_IB_ACCESS_RELAXED_ORDERING;
+    | bindings::ib_access_flags_IB_ACCESS_OPTIONAL;
 
 /// Rights that only a process's own device memory could give to the peer.
 const REMOTE: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE

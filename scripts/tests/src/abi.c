@@ -96,6 +96,42 @@ static void iova(void)
 	bed_close(&bed);
 }
 
+/* IB_UVERBS_ACCESS_OPTIONAL_RANGE: a device ignores what it does not know, and nothing else. */
+static void optional_access(void)
+{
+	struct bed bed = bed_open(NULL);
+	struct ibv_sge sge = element(bed.a, memory[0], 100);
+	struct ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, &sge, 1);
+	struct ibv_mr *mr;
+	int bit;
+
+	for (bit = 20; bit < 30; bit++) {
+		mr = ibv_reg_mr_iova2(bed.p.b.pd, memory[1], 4096, (uintptr_t)memory[1], all_rights | 1u << bit);
+		if (!mr)
+			fail("optional access flag %d: %s", bit, strerror(errno));
+		memory[0][0] = memory[1][0] + 1;
+		wr.wr.rdma.rkey = mr->rkey;
+		wr.wr.rdma.remote_addr = (uintptr_t)memory[1];
+		post(&bed.p.a, wr);
+		success(bed.p.a.send_cq);
+		/* A Read completes when what was sent before it is there. */
+		sge = element(bed.a, memory[0] + 4096, 1);
+		wr.opcode = IBV_WR_RDMA_READ;
+		post(&bed.p.a, wr);
+		success(bed.p.a.send_cq);
+		if (memory[1][0] != memory[0][0] || memory[0][4096] != memory[0][0])
+			fail("optional access flag %d: the region does not give its rights", bit);
+		sge = element(bed.a, memory[0], 100);
+		wr.opcode = IBV_WR_RDMA_WRITE;
+		if (ibv_dereg_mr(mr))
+			fail("ibv_dereg_mr");
+	}
+	mr = ibv_reg_mr_iova2(bed.p.b.pd, memory[1], 4096, (uintptr_t)memory[1], all_rights | 1u << 30);
+	if (mr)
+		fail("access flag 30, which is not optional, was taken");
+	bed_close(&bed);
+}
+
 static void many_objects(void)
 {
 	struct bed bed = bed_open(NULL);
@@ -237,7 +273,7 @@ static const struct {
 	void (*run)(void);
 } checks[] = {
 #define CHECK(name) { #name, name }
-	CHECK(solicited_only), CHECK(read_with_two_elements), CHECK(iova), CHECK(many_objects),
+	CHECK(solicited_only), CHECK(read_with_two_elements), CHECK(iova), CHECK(optional_access), CHECK(many_objects),
 	CHECK(private_data), CHECK(wrong_posts), CHECK(bad_key_flushes_in_order), CHECK(other_domain),
 	CHECK(remote_rights), CHECK(read_only_mapping), CHECK(cq_overflow), CHECK(srq_limit),
 	CHECK(zero_length), CHECK(more_reads_than_ord), CHECK(wrong_modifies), CHECK(disconnect_flushes),
