@@ -82,6 +82,7 @@ struct Rsiw {
 impl kernel::InPlaceModule for Rsiw {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
+            _: { sys::ib::pin::check_kernel()? },
             _: { params::check()? },
             _queues: sys::work::Queues::new()?,
             _pool: sys::pages::Pool::new()?,

@@ -28,7 +28,10 @@ use kernel::{
     }, //
 };
 
-use crate::sys::context::BhGuard;
+use crate::sys::{
+    context::BhGuard,
+    errno::EOPNOTSUPP, //
+};
 
 /// Published.
 const PUBLISHED: u64 = 1 << 63;
@@ -88,6 +91,20 @@ macro_rules! impl_has_pin_cell {
     };
 }
 pub(crate) use impl_has_pin_cell;
+
+/// Whether this kernel can wait for pins as [`PinCell`] does.
+///
+/// # Errors
+///
+/// `EOPNOTSUPP` on `CONFIG_PREEMPT_RT`: a thread that holds a pin can be preempted there by one of a
+/// higher priority on its CPU that revokes, and spins for good.
+pub(crate) fn check_kernel() -> Result {
+    if cfg!(CONFIG_PREEMPT_RT) {
+        pr_err!("does not work on kernels with CONFIG_PREEMPT_RT\n");
+        return Err(EOPNOTSUPP);
+    }
+    Ok(())
+}
 
 impl<T> PinCell<T> {
     /// An unpublished value.
