@@ -29,9 +29,11 @@ pub(crate) use self::{
     device::Device,
     driver::Rsiw,
     ids::{
+        Association,
         PdId,
         Qpn,
-        Stag, //
+        Stag,
+        StreamId, //
     },
     link::{
         qp_in,

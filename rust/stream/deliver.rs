@@ -12,8 +12,6 @@ use iwarp_wire::{
         Header, //
     },
     rdmap::terminate::{
-        cannot_invalidate,
-        RemoteProtection,
         Terminate,
         TerminateReason, //
     },
@@ -260,13 +258,10 @@ impl Session<'_> {
 
     /// Takes the peer's access to `stag` away, before its message is reported; whether it had any.
     fn invalidate_for_peer(&mut self, stag: Stag) -> Result<bool, TerminateReason> {
-        let by = Invalidator::Remote(self.qp.pd());
-        self.pins.invalidate(stag, by).map_err(|error| match error {
-            AccessError::InvalidStag => {
-                TerminateReason::RemoteProtection(RemoteProtection::InvalidStag)
-            }
-            _ => cannot_invalidate(),
-        })
+        let by = Invalidator::Remote(self.qp.association());
+        self.pins
+            .invalidate(stag, by)
+            .map_err(|error| place::to_wire(error).for_invalidate())
     }
 
     /// Reports a Receive that cannot be carried out: the end of the stream needs no event.

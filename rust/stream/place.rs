@@ -106,7 +106,7 @@ pub(super) fn to_wire(error: AccessError) -> terminate::AccessError {
 /// Never kept beyond the batch, and never while something is invalidated: whoever revokes a
 /// region waits for its pins to go.
 pub(super) struct Pins<'q> {
-    /// The queue pair whose protection domain counts.
+    /// The queue pair that the memory has to be associated with.
     qp: &'q Qp,
     /// Regions named by the peer, the one used last in front.
     remote: [Option<PinnedRegion>; 2],
@@ -141,13 +141,18 @@ impl<'q> Pins<'q> {
             core::mem::swap(first, second);
             if !matches!(first, Some(r) if r.stag() == stag) {
                 *first = None;
-                *first = Some(self.qp.device().regions().pin(stag)?);
+                *first = Some(
+                    self.qp
+                        .device()
+                        .regions()
+                        .pin(stag, self.qp.association())?,
+                );
             }
         }
         let [Some(region), _] = &self.remote else {
             return Err(AccessError::InvalidStag);
         };
-        region.check(self.qp.pd(), addr, len, need)?;
+        region.check(addr, len, need)?;
         Ok(region)
     }
 
@@ -159,7 +164,7 @@ impl<'q> Pins<'q> {
             core::mem::swap(first, second);
         }
         match first {
-            Some(buf) if buf.is_for(sge) => buf.check(self.qp.pd(), sge, need)?,
+            Some(buf) if buf.is_for(sge) => buf.check(sge, need)?,
             _ => {
                 *first = None;
                 *first = Some(self.qp.local(sge, need)?);

@@ -337,7 +337,7 @@ impl Session<'_> {
         let (true, Some(slot)) = (cookie.last, cookie.slot) else {
             return;
         };
-        let by = Invalidator::Local(self.qp.pd());
+        let by = Invalidator::Local(self.qp.association());
         let refused = cookie
             .invalidate
             .is_some_and(|stag| self.pins.invalidate(stag, by).is_err());

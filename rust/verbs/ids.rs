@@ -38,6 +38,27 @@ impl PdId {
     }
 }
 
+/// A DDP stream of a queue pair, told from every other one that its device ever had (RFC 5041
+/// section 8.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StreamId(u64);
+
+impl StreamId {
+    /// Wraps a number that the device has given out.
+    pub(super) const fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// What a stream is to memory: an STag serves it by its protection domain, or by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Association {
+    /// The protection domain of its queue pair.
+    pub(super) pd: PdId,
+    /// The stream.
+    pub(super) stream: StreamId,
+}
+
 /// An STag of its two parts.
 pub(super) const fn stag(index: u32, key: u8) -> Stag {
     Stag::new((index << 8) | key as u32)

@@ -96,9 +96,11 @@ use crate::{
             AccessError,
             LocalBuf, //
         },
+        Association,
         Device,
         PdId,
-        Qpn, //
+        Qpn,
+        StreamId, //
     },
 };
 
@@ -176,8 +178,8 @@ pub(crate) struct Qp {
     place: Place,
     /// Its number.
     qpn: Qpn,
-    /// Its protection domain.
-    pd: PdId,
+    /// Its protection domain and its stream.
+    association: Association,
     /// Where ends of send work requests go.
     send_cq: Arc<Cq>,
     /// Where ends of receive work requests go.
@@ -288,6 +290,10 @@ impl Qp {
             owner,
             core,
         } = parts;
+        let association = Association {
+            pd,
+            stream: StreamId::new(place.device().next_number()),
+        };
         let sq = SendQueue::new(
             cap.send_depth()?,
             cap.max_send_sge(),
@@ -299,7 +305,7 @@ impl Qp {
             try_pin_init!(Self {
                 place,
                 qpn,
-                pd,
+                association,
                 send_cq,
                 recv_cq,
                 sq <- sq,
@@ -348,10 +354,10 @@ impl Qp {
         self.qpn
     }
 
-    /// Its protection domain.
+    /// Its protection domain and its stream, as memory has to be associated with them.
     #[inline]
-    pub(crate) fn pd(&self) -> PdId {
-        self.pd
+    pub(crate) fn association(&self) -> Association {
+        self.association
     }
 
     /// Its device.
@@ -396,7 +402,7 @@ impl Qp {
     #[inline]
     pub(crate) fn local(&self, sge: &Sge, need: Access) -> Result<LocalBuf, AccessError> {
         let kernel = self.sq.ring().kernel_memory();
-        LocalBuf::new(self.device().regions(), self.pd, kernel, sge, need)
+        LocalBuf::new(self.device().regions(), self.association, kernel, sge, need)
     }
 
     /// Reports the end of a send work request. Any context with interrupts on, with or without the

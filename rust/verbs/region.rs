@@ -4,7 +4,8 @@
 //!
 //! RFC 5041 section 8.2 and RFC 5042 (requirements.md DDP-80 to DDP-90): an STag belongs to one
 //! protection domain, gives access to exactly its range with exactly its rights, can be taken back
-//! at any moment, and can not be guessed.
+//! at any moment, and can not be guessed. Memory that a verb registers serves every stream of the
+//! domain. A key that a work request registers serves the stream of that queue pair alone.
 //!
 //! - [`table`]: from STag to region, and the choice of STags
 //! - [`pin`]: access to the memory of a region that can not be revoked under the copy
@@ -55,8 +56,10 @@ use crate::{
     },
     verbs::{
         ids,
+        Association,
         PdId,
         Stag, //
+        StreamId,
     },
 };
 
@@ -100,6 +103,8 @@ pub(in crate::verbs) enum Kind {
 
 /// The range of a valid region, its rights and its memory.
 pub(crate) struct Geometry {
+    /// The one stream that may use it; `None`: every stream of the protection domain.
+    stream: Option<StreamId>,
     /// The first valid tagged offset.
     base: u64,
     /// Octets.
@@ -113,13 +118,20 @@ pub(crate) struct Geometry {
 impl Geometry {
     /// Of a region that is not valid.
     const INVALID: Self = Self {
+        stream: None,
         base: 0,
         len: 0,
         access: Access::NONE,
         backing: None,
     };
 
-    /// The checks of [`PinnedRegion::check`] but for the protection domain.
+    /// Whether `by` may use it, as far as it is limited to one stream.
+    #[inline]
+    fn serves(&self, by: Association) -> bool {
+        self.stream.is_none_or(|stream| stream == by.stream)
+    }
+
+    /// The checks of [`PinnedRegion::check`].
     #[inline]
     fn check(&self, addr: u64, len: u32, need: Access) -> Result<(), AccessError> {
         if !self.access.has(need) {
@@ -239,6 +251,7 @@ impl Region {
     ) -> Result {
         self.cell.publish(key, |geometry| {
             *geometry = Geometry {
+                stream: None,
                 base,
                 len,
                 access,
@@ -276,8 +289,8 @@ impl Region {
         self.staged.lock().spare.take()
     }
 
-    /// Carries out a `REG_MR` work request.
-    fn register(&self, reg: &RegMr) -> Result<(), AccessError> {
+    /// Carries out a `REG_MR` work request of the queue pair that `stream` belongs to.
+    fn register(&self, stream: StreamId, reg: &RegMr) -> Result<(), AccessError> {
         if !matches!(self.kind, Kind::FastReg(_)) {
             return Err(AccessError::Rights);
         }
@@ -291,6 +304,7 @@ impl Region {
                     return Err(EINVAL);
                 }
                 *geometry = Geometry {
+                    stream: Some(stream),
                     base: reg.iova,
                     len: reg.length,
                     access: reg.access,
@@ -306,14 +320,20 @@ impl Region {
         self.cell.is_published()
     }
 
-    /// Makes it invalid if it is valid under `key`; the list of pieces becomes the spare one.
-    fn invalidate(&self, key: u8) -> Result<(), AccessError> {
+    /// Makes it invalid if it is valid under `key` and serves `by`; the list of pieces becomes the
+    /// spare one.
+    fn invalidate(&self, key: u8, by: Association) -> Result<(), AccessError> {
         let old = self
             .cell
-            .revoke(Some(key), |geometry| {
-                core::mem::replace(geometry, Geometry::INVALID)
-            })
-            .map_err(|_| AccessError::InvalidStag)?;
+            .revoke_if(
+                key,
+                |geometry| geometry.serves(by),
+                |geometry| core::mem::replace(geometry, Geometry::INVALID),
+            )
+            .map_err(|error| match error {
+                EPERM => AccessError::NotAssociated,
+                _ => AccessError::InvalidStag,
+            })?;
         if let Some(Backing::Segments(list)) = old.backing {
             let surplus = self.staged.lock().spare.replace(list);
             drop(surplus);
@@ -325,7 +345,7 @@ impl Region {
     /// context.
     pub(in crate::verbs) fn retire(&self) -> Option<Backing> {
         self.cell
-            .revoke(None, |geometry| geometry.backing.take())
+            .revoke(|geometry| geometry.backing.take())
             .ok()
             .flatten()
     }

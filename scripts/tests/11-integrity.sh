@@ -8,7 +8,8 @@
 # are posted to by several threads at once, in error, with interrupts on and off, and from inside
 # completion handlers (handler.c). A drain with a shared receive queue is short (srq.c), what is
 # invalid already may be invalidated (invalid.c), and a user that closes a connection hears of no new
-# one meanwhile (held.c).
+# one meanwhile (held.c). A key of one queue pair serves no other one of its protection domain
+# (scope.c), and the peer that tries is told the code of RFC 5040 and 5041 (the trace event).
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
 
@@ -25,10 +26,31 @@ generator() {
 	SEED=$((SEED + 1))
 }
 
+# User-mode Linux may have no trace events.
+sees_terminates() { [[ ${RSIW_KERNEL:-} != @(uml|bench) ]]; }
+
+# Terminates of what used another stream's key, as scope.c expects them.
+terminates_are_right() {
+	local line n=0
+	while read -r line; do
+		grep -qF "$line" "$WORK/terminates" || die "not seen: Terminate $line"
+		n=$((n + 1))
+	done < <(dmesg | sed -n 's/.*rsiw_kverbs_test: expected: //p')
+	[ "$n" -eq 9 ] || die "$n Terminates were expected of scope.c, not 3 for each of 3 connections"
+	ok "another stream's key: $n Terminates with the codes of the RFCs"
+}
+
 kernel_memory() {
-	local before plain=0
+	local before plain=0 tracing=/sys/kernel/tracing
 	[ "$RSIW_TYPE" != siw ] || plain=1
 	before=$(dmesg | wc -l)
+	if [ "$plain" = 0 ] && sees_terminates; then
+		mountpoint -q "$tracing" || mount -t tracefs none "$tracing"
+		# To record the names of programs would change the code of the scheduler.
+		echo 0 >"$tracing/options/record-cmd"
+		echo >"$tracing/trace"
+		echo 1 >"$tracing/events/rsiw/rsiw_terminate/enable"
+	fi
 	# Not by timeout, which would wait for one that hangs in the kernel before anything is said.
 	spawn kverbs modprobe rsiw_kverbs_test addr="$RDMA_V4" seed="$SEED" rounds="$1" plain="$plain"
 	if ! (wait_for 120 "the module's tests end" gone "$SPAWNED") || ! wait "$SPAWNED"; then
@@ -36,6 +58,11 @@ kernel_memory() {
 		die "fast-registered memory, seed $SEED"
 	fi
 	rmmod rsiw_kverbs_test
+	if [ "$plain" = 0 ] && sees_terminates; then
+		cat "$tracing/trace" >"$WORK/terminates"
+		echo 0 >"$tracing/events/rsiw/rsiw_terminate/enable"
+		terminates_are_right
+	fi
 	ok "$(dmesg | sed -n 's/.*rsiw_kverbs_test: \(passed.*\)/fast-registered memory \1/p' | tail -n 1)"
 }
 

@@ -116,7 +116,7 @@ impl Session<'_> {
                 Start::Started
             }
             SendOp::LocalInv { stag } => {
-                let by = Invalidator::Local(self.qp.pd());
+                let by = Invalidator::Local(self.qp.association());
                 let done = self.pins.invalidate(stag, by).is_ok();
                 self.local_operation(entry, done)
             }
@@ -124,7 +124,7 @@ impl Session<'_> {
                 let regions = self.qp.device().regions();
                 // Whoever revokes the region elsewhere waits for pins, and this for him.
                 self.pins.release();
-                let done = regions.register(self.qp.pd(), &reg).is_ok();
+                let done = regions.register(self.qp.association(), &reg).is_ok();
                 self.local_operation(entry, done)
             }
         }

@@ -193,18 +193,64 @@ impl<T> PinCell<T> {
     /// Takes the value back: nobody gets a new pin, and the old ones are waited for; then `after`
     /// has the value for itself, with bottom halves disabled.
     ///
-    /// With `key` only if it is published under that one. Any context with interrupts on; the
-    /// caller holds no pin. Fails with `ENOENT` when the value is not published (so); a revocation
-    /// by somebody else is complete then.
-    pub(crate) fn revoke<R>(&self, key: Option<u8>, after: impl FnOnce(&mut T) -> R) -> Result<R> {
+    /// Any context with interrupts on; the caller holds no pin. Fails with `ENOENT` when the value is
+    /// not published; a revocation by somebody else is complete then.
+    pub(crate) fn revoke<R>(&self, after: impl FnOnce(&mut T) -> R) -> Result<R> {
         let _bh = BhGuard::new();
-        let entered = self.enter(|old| {
-            let same = key.is_none_or(|key| (old & KEY) >> KEY_SHIFT == u64::from(key));
-            old & PUBLISHED != 0 && same
-        });
-        if !entered {
-            return Err(ENOENT);
+        match self.enter(|old| old & PUBLISHED != 0) {
+            true => self.finish_revoke(after),
+            false => Err(ENOENT),
         }
+    }
+
+    /// As [`revoke`](Self::revoke), of a value that is published under `key` and that `accept`
+    /// agrees to. Fails with `EPERM` when it does not agree; pins are not disturbed then.
+    pub(crate) fn revoke_if<R>(
+        &self,
+        key: u8,
+        accept: impl Fn(&T) -> bool,
+        after: impl FnOnce(&mut T) -> R,
+    ) -> Result<R> {
+        let _bh = BhGuard::new();
+        loop {
+            if !self.try_pin(key) {
+                if self.state.load(Acquire) & BUSY != 0 {
+                    // A revocation is to be complete, a publication to be seen.
+                    core::hint::spin_loop();
+                    continue;
+                }
+                return Err(ENOENT);
+            }
+            // SAFETY: The pin was made while the value was published under `key`.
+            let accepted = accept(unsafe { &*self.value.get() });
+            // As long as the pin is there nobody publishes another value. While another context is
+            // busy the pin may not stay: that one waits for it.
+            let entered = accepted && self.try_enter();
+            self.unpin();
+            match (accepted, entered) {
+                (false, _) => return Err(EPERM),
+                (true, true) => return self.finish_revoke(after),
+                (true, false) => core::hint::spin_loop(),
+            }
+        }
+    }
+
+    /// Gets exclusive access to a published value that the caller has pinned, unless somebody else is
+    /// busy.
+    fn try_enter(&self) -> bool {
+        let mut old = self.state.load(Relaxed);
+        while old & BUSY == 0 {
+            match self.state.cmpxchg(old, (old & !PUBLISHED) | BUSY, Full) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+        false
+    }
+
+    /// Waits for the pins of a value to which the caller has exclusive access, gives it to `after`,
+    /// and ends the access.
+    fn finish_revoke<R>(&self, after: impl FnOnce(&mut T) -> R) -> Result<R> {
         while self.state.load(Acquire) & PINS != 0 {
             core::hint::spin_loop();
         }
@@ -345,10 +391,16 @@ mod tests {
         assert!(Pinned::new(twins.clone(), 0x5b).is_none());
         assert_eq!(*Pinned::new(twins.clone(), 0x5a).ok_or(ENOENT)?, (3, 3));
         assert!(twins.cell.publish(1, |_| Ok(())) == Err(EBUSY));
-        assert!(twins.cell.revoke(Some(0x5b), |_| ()) == Err(ENOENT));
-        assert_eq!(twins.cell.revoke(Some(0x5a), |value| value.0)?, 3);
+        assert!(twins.cell.revoke_if(0x5b, |_| true, |_| ()) == Err(ENOENT));
+        assert!(twins.cell.revoke_if(0x5a, |value| value.0 == 4, |_| ()) == Err(EPERM));
+        assert_eq!(*Pinned::new(twins.clone(), 0x5a).ok_or(ENOENT)?, (3, 3));
+        let revoked = twins
+            .cell
+            .revoke_if(0x5a, |value| value.0 == 3, |value| value.0);
+        assert_eq!(revoked?, 3);
         assert!(Pinned::new(twins.clone(), 0x5a).is_none());
-        assert!(twins.cell.revoke(None, |_| ()) == Err(ENOENT));
+        assert!(twins.cell.revoke_if(0x5a, |_| true, |_| ()) == Err(ENOENT));
+        assert!(twins.cell.revoke(|_| ()) == Err(ENOENT));
         // What could not be filled is not published.
         assert!(twins.cell.publish(7, |_| Err(EIO)) == Err(EIO));
         assert!(Pinned::new(twins.clone(), 7).is_none());
@@ -366,11 +418,17 @@ mod tests {
         // Until the reader has had its chances; each of them with a change just before or after.
         while twins.seen.load(Relaxed) < 2000 && round < 2_000_000 {
             round = round.wrapping_add(1);
-            twins.cell.revoke(None, |value| {
+            let change = |value: &mut (u64, u64)| {
                 value.0 = round;
                 core::hint::spin_loop();
                 value.1 = round;
-            })?;
+            };
+            match round & 1 {
+                0 => twins.cell.revoke(change)?,
+                _ => twins
+                    .cell
+                    .revoke_if(1, |value| value.0 == value.1, change)?,
+            }
             twins.cell.publish(1, |value| {
                 if value.0 != round {
                     return Err(EINVAL);

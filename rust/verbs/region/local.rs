@@ -20,7 +20,7 @@ use crate::{
             PinnedRegion,
             RegionTable, //
         },
-        PdId,
+        Association,
         Stag, //
     },
 };
@@ -47,16 +47,16 @@ impl LocalBuf {
     #[inline]
     pub(in crate::verbs) fn new(
         regions: &RegionTable,
-        pd: PdId,
+        by: Association,
         kernel: Option<KernelMemory>,
         sge: &Sge,
         need: Access,
     ) -> Result<Self, AccessError> {
         let buf = match kernel {
             Some(memory) if sge.lkey == LOCAL_DMA_LKEY => Self::Kernel(KernelBuf { memory }),
-            _ => Self::Region(regions.pin(sge.lkey)?),
+            _ => Self::Region(regions.pin(sge.lkey, by)?),
         };
-        buf.check(pd, sge, need)?;
+        buf.check(sge, need)?;
         Ok(buf)
     }
 
@@ -71,13 +71,13 @@ impl LocalBuf {
 
     /// Whether the whole of `sge` may be accessed in the way of `need`.
     #[inline]
-    pub(crate) fn check(&self, pd: PdId, sge: &Sge, need: Access) -> Result<(), AccessError> {
+    pub(crate) fn check(&self, sge: &Sge, need: Access) -> Result<(), AccessError> {
         match self {
             Self::Kernel(_) => match sge.addr.checked_add(u64::from(sge.len)) {
                 Some(_) => Ok(()),
                 None => Err(AccessError::Wrap),
             },
-            Self::Region(region) => region.check(pd, sge.addr, sge.len, need),
+            Self::Region(region) => region.check(sge.addr, sge.len, need),
         }
     }
 

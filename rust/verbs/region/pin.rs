@@ -20,7 +20,7 @@ use crate::{
             AccessError,
             Region, //
         },
-        PdId,
+        Association,
         Stag, //
     },
 };
@@ -37,12 +37,17 @@ pub(crate) struct PinnedRegion {
 }
 
 impl PinnedRegion {
-    /// Pins `region` if it is valid under the key of `stag`.
+    /// Pins `region` if it is valid under the key of `stag` and serves `by`.
     #[inline]
-    pub(super) fn new(region: Arc<Region>, stag: Stag) -> Result<Self, AccessError> {
-        match Pinned::new(region, stag.key()) {
-            Some(pin) => Ok(Self { pin, stag }),
-            None => Err(AccessError::InvalidStag),
+    pub(super) fn new(
+        region: Arc<Region>,
+        stag: Stag,
+        by: Association,
+    ) -> Result<Self, AccessError> {
+        let pin = Pinned::new(region, stag.key()).ok_or(AccessError::InvalidStag)?;
+        match pin.owner().pd() == by.pd && pin.serves(by) {
+            true => Ok(Self { pin, stag }),
+            false => Err(AccessError::NotAssociated),
         }
     }
 
@@ -52,20 +57,11 @@ impl PinnedRegion {
         self.stag
     }
 
-    /// Whether `pd` may access `len` octets at `addr` in the way of `need`.
+    /// Whether `len` octets at `addr` may be accessed in the way of `need`.
     ///
-    /// Asked in the order association, rights, wrap, bounds; octet granular.
+    /// Asked in the order rights, wrap, bounds; octet granular. The association was asked before.
     #[inline]
-    pub(crate) fn check(
-        &self,
-        pd: PdId,
-        addr: u64,
-        len: u32,
-        need: Access,
-    ) -> Result<(), AccessError> {
-        if self.pin.owner().pd() != pd {
-            return Err(AccessError::NotAssociated);
-        }
+    pub(crate) fn check(&self, addr: u64, len: u32, need: Access) -> Result<(), AccessError> {
         self.pin.check(addr, len, need)
     }
 

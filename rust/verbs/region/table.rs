@@ -28,6 +28,7 @@ use crate::{
             RegMr,
             Region, //
         },
+        Association,
         PdId,
         Stag, //
     },
@@ -39,13 +40,13 @@ const MAX_INDEX: u32 = 0x00ff_ffff;
 /// Draws before the table is taken for full; at most one index in 16 is in use.
 const DRAWS: u32 = 64;
 
-/// Who asks for an invalidation, on behalf of which protection domain.
+/// The origin of an invalidation, and its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invalidator {
     /// A work request of our own.
-    Local(PdId),
+    Local(Association),
     /// A Send with Invalidate of the peer.
-    Remote(PdId),
+    Remote(Association),
 }
 
 /// The regions of a device.
@@ -99,14 +100,14 @@ impl RegionTable {
         region.retire()
     }
 
-    /// Finds and pins the region of `stag`.
+    /// Finds and pins the region of `stag` for the stream `by`.
     ///
     /// Any context with interrupts on; allocates nothing, takes no lock. Key 0 is never valid
     /// (DDP-96).
     #[inline]
-    pub(crate) fn pin(&self, stag: Stag) -> Result<PinnedRegion, AccessError> {
+    pub(crate) fn pin(&self, stag: Stag, by: Association) -> Result<PinnedRegion, AccessError> {
         let region = self.find(stag)?;
-        PinnedRegion::new(region, stag)
+        PinnedRegion::new(region, stag, by)
     }
 
     /// The region under the index of `stag`, valid or not.
@@ -123,22 +124,23 @@ impl RegionTable {
     /// pin and wait for the other's would never end.
     ///
     /// A region that is invalid already is no error. One that is valid under another key is one for our
-    /// own user, and none for the peer, who may be late. A peer may only invalidate what was registered
-    /// by a work request, for one stream, not what others share (RFC 5040 section 8.1, requirements.md
-    /// DDP-89, RDMAP-36).
+    /// own user, and none for the peer, who may be late. A key that was registered on another queue pair is one for
+    /// both. Only what was registered by a work request, for one stream, can be invalidated, not what
+    /// others share (RFC 5040 section 8.1.1, requirements.md DDP-89, RDMAP-36).
     ///
     /// Whether this was what made it invalid. Who did nothing must not say that it has been done: the
     /// registration of that very key may be posted, and not executed yet.
     pub(crate) fn invalidate(&self, stag: Stag, by: Invalidator) -> Result<bool, AccessError> {
         let region = self.find(stag)?;
-        let (Invalidator::Local(pd) | Invalidator::Remote(pd)) = by;
-        if region.pd() != pd {
+        let (Invalidator::Local(stream) | Invalidator::Remote(stream)) = by;
+        if region.pd() != stream.pd {
             return Err(AccessError::NotAssociated);
         }
         if !matches!(region.kind(), Kind::FastReg(_)) {
             return Err(AccessError::Rights);
         }
-        match (region.invalidate(stag.key()), by) {
+        match (region.invalidate(stag.key(), stream), by) {
+            (Err(AccessError::NotAssociated), _) => Err(AccessError::NotAssociated),
             // The peer may have been first, which our user did not know of yet.
             (Err(_), Invalidator::Local(_)) if !region.is_valid() => Ok(false),
             // Or our user, who may have registered it again since: nothing is taken away from him.
@@ -147,15 +149,15 @@ impl RegionTable {
         }
     }
 
-    /// Carries out a `REG_MR` work request of a queue pair of `pd`.
+    /// Carries out a `REG_MR` work request for the stream `by`, which alone may use the key.
     ///
     /// Any context with interrupts on.
-    pub(crate) fn register(&self, pd: PdId, reg: &RegMr) -> Result<(), AccessError> {
+    pub(crate) fn register(&self, by: Association, reg: &RegMr) -> Result<(), AccessError> {
         let region = self.find(reg.stag)?;
-        if region.pd() != pd {
+        if region.pd() != by.pd {
             return Err(AccessError::NotAssociated);
         }
-        region.register(reg)
+        region.register(by.stream, reg)
     }
 }
 

@@ -24,15 +24,29 @@ use crate::{
     },
     verbs::{
         ids,
+        Association,
         PdId,
-        Stag, //
+        Stag,
+        StreamId, //
     },
 };
 
 const PD: PdId = PdId::new(1);
-const OTHER_PD: PdId = PdId::new(2);
+/// The stream of the queue pair that registers.
+const OURS: Association = stream(PD, 3);
+/// The stream of another queue pair of the same domain.
+const SISTER: Association = stream(PD, 4);
+/// A stream of another domain. The number of a stream means nothing there.
+const FOREIGN: Association = stream(PdId::new(2), 3);
 const ALL: Access = Access::from_ib(7);
 const LOCAL_WRITE_REMOTE_READ: Access = Access::from_ib(5);
+
+const fn stream(pd: PdId, number: u64) -> Association {
+    Association {
+        pd,
+        stream: StreamId::new(number),
+    }
+}
 
 /// A table with one region for fast registration of two pieces.
 fn fast() -> Result<(Arc<RegionTable>, Arc<Region>)> {
@@ -60,7 +74,7 @@ fn register(
         length,
         access,
     };
-    Ok(table.register(PD, &reg).map(|()| stag))
+    Ok(table.register(OURS, &reg).map(|()| stag))
 }
 
 /// Registers what must be possible.
@@ -85,32 +99,33 @@ mod suite {
         let buffers = kvec![kvec![0u8; 100]?, kvec![0u8; 60]?]?;
         let base = 0x7fff_0000_0123;
         let stag = registered(&table, &region, 9, base, Access::REMOTE_READ, &buffers)?;
-        let pin = table.pin(stag).map_err(|_| EINVAL)?;
-        let check = |pd, addr, len, need| pin.check(pd, addr, len, need);
+        let pin = table.pin(stag, OURS).map_err(|_| EINVAL)?;
+        let check = |addr, len, need| pin.check(addr, len, need);
         let read = Access::REMOTE_READ;
-        assert_eq!(check(PD, base, 160, read), Ok(()));
-        assert_eq!(check(PD, base + 159, 1, read), Ok(()));
-        assert_eq!(check(PD, base, 161, read), Err(AccessError::Bounds));
-        assert_eq!(check(PD, base + 160, 1, read), Err(AccessError::Bounds));
-        assert_eq!(check(PD, base - 1, 1, read), Err(AccessError::Bounds));
-        assert_eq!(check(PD, base - 1, 2, read), Err(AccessError::Bounds));
-        assert_eq!(check(PD, 0, u32::MAX, read), Err(AccessError::Bounds));
-        assert_eq!(check(PD, u64::MAX - 3, 8, read), Err(AccessError::Wrap));
-        assert_eq!(check(PD, u64::MAX, 1, read), Err(AccessError::Bounds));
+        assert_eq!(check(base, 160, read), Ok(()));
+        assert_eq!(check(base + 159, 1, read), Ok(()));
+        assert_eq!(check(base, 161, read), Err(AccessError::Bounds));
+        assert_eq!(check(base + 160, 1, read), Err(AccessError::Bounds));
+        assert_eq!(check(base - 1, 1, read), Err(AccessError::Bounds));
+        assert_eq!(check(base - 1, 2, read), Err(AccessError::Bounds));
+        assert_eq!(check(0, u32::MAX, read), Err(AccessError::Bounds));
+        assert_eq!(check(u64::MAX - 3, 8, read), Err(AccessError::Wrap));
+        assert_eq!(check(u64::MAX, 1, read), Err(AccessError::Bounds));
         assert_eq!(
-            check(PD, base, 1, Access::REMOTE_WRITE),
+            check(base, 1, Access::REMOTE_WRITE),
             Err(AccessError::Rights)
         );
         assert_eq!(
-            check(PD, base, 1, LOCAL_WRITE_REMOTE_READ),
+            check(base, 1, LOCAL_WRITE_REMOTE_READ),
             Err(AccessError::Rights)
         );
+        // The association comes before all of that.
         assert_eq!(
-            check(OTHER_PD, u64::MAX, 8, Access::REMOTE_WRITE),
+            table.pin(stag, FOREIGN).map(|_| ()),
             Err(AccessError::NotAssociated)
         );
         assert_eq!(
-            check(PD, u64::MAX, 8, Access::REMOTE_WRITE),
+            check(u64::MAX, 8, Access::REMOTE_WRITE),
             Err(AccessError::Rights)
         );
         Ok(())
@@ -122,13 +137,10 @@ mod suite {
         let buffers = kvec![kvec![0u8; 16]?]?;
         // The last octet of all is left out: a length of 16 from there would wrap.
         let stag = registered(&table, &region, 0, u64::MAX - 16, ALL, &buffers)?;
-        let pin = table.pin(stag).map_err(|_| EINVAL)?;
-        assert_eq!(pin.check(PD, u64::MAX - 16, 16, ALL), Ok(()));
-        assert_eq!(
-            pin.check(PD, u64::MAX - 16, 17, ALL),
-            Err(AccessError::Bounds)
-        );
-        assert_eq!(pin.check(PD, u64::MAX - 1, 3, ALL), Err(AccessError::Wrap));
+        let pin = table.pin(stag, OURS).map_err(|_| EINVAL)?;
+        assert_eq!(pin.check(u64::MAX - 16, 16, ALL), Ok(()));
+        assert_eq!(pin.check(u64::MAX - 16, 17, ALL), Err(AccessError::Bounds));
+        assert_eq!(pin.check(u64::MAX - 1, 3, ALL), Err(AccessError::Wrap));
         Ok(())
     }
 
@@ -138,7 +150,7 @@ mod suite {
         let buffers = kvec![kvec![0u8; 5]?, kvec![0u8; 5]?]?;
         let stag = registered(&table, &region, 1, 1000, ALL, &buffers)?;
         {
-            let pin = table.pin(stag).map_err(|_| EINVAL)?;
+            let pin = table.pin(stag, OURS).map_err(|_| EINVAL)?;
             assert_eq!(pin.write_at(1003, (&[1u8, 2, 3, 4][..]).into()), Ok(()));
             let mut out = [9u8; 4];
             assert_eq!(pin.read_at(1002, &mut out), Ok(()));
@@ -161,7 +173,7 @@ mod suite {
     fn only_the_right_key_of_a_valid_region_pins() -> Result {
         let (table, region) = fast()?;
         let buffers = kvec![kvec![0u8; 8]?]?;
-        let pins = |stag| table.pin(stag).map(|_| ());
+        let pins = |stag| table.pin(stag, OURS).map(|_| ());
         assert_eq!(pins(region.stag(0)), Err(AccessError::InvalidStag));
         let stag = registered(&table, &region, 3, 0, ALL, &buffers)?;
         assert_eq!(pins(stag), Ok(()));
@@ -172,7 +184,7 @@ mod suite {
         for key in 0..=255 {
             assert_eq!(pins(ids::stag(0, key)), Err(AccessError::InvalidStag));
         }
-        assert_eq!(table.invalidate(stag, Invalidator::Local(PD)), Ok(true));
+        assert_eq!(table.invalidate(stag, Invalidator::Local(OURS)), Ok(true));
         assert_eq!(pins(stag), Err(AccessError::InvalidStag));
         // The next key of the same region is another one.
         let next = registered(&table, &region, 4, 0, ALL, &buffers)?;
@@ -183,46 +195,85 @@ mod suite {
         Ok(())
     }
 
+    /// DDP-80: both associations, RFC 5041 section 8.2.
+    #[test]
+    fn a_registered_key_serves_one_stream() -> Result {
+        let (table, region) = fast()?;
+        let buffers = kvec![kvec![0u8; 8]?]?;
+        let pins = |stag, by| table.pin(stag, by).map(|_| ());
+        let other = Err(AccessError::NotAssociated);
+        let stag = registered(&table, &region, 3, 0, ALL, &buffers)?;
+        assert_eq!(pins(stag, OURS), Ok(()));
+        assert_eq!(pins(stag, SISTER), other);
+        assert_eq!(pins(stag, FOREIGN), other);
+        assert_eq!(table.invalidate(stag, Invalidator::Local(OURS)), Ok(true));
+        // The next registration may be that of another queue pair.
+        region.stage(|list| list.fill_for_test(&buffers))??;
+        let stag = region.stag(4);
+        let reg = RegMr {
+            stag,
+            iova: 0,
+            length: 8,
+            access: ALL,
+        };
+        assert_eq!(table.register(SISTER, &reg), Ok(()));
+        assert_eq!(pins(stag, SISTER), Ok(()));
+        assert_eq!(pins(stag, OURS), other);
+        Ok(())
+    }
+
     #[test]
     fn who_may_invalidate_what() -> Result {
         let (table, region) = fast()?;
         let buffers = kvec![kvec![0u8; 8]?]?;
         let stag = registered(&table, &region, 3, 0, ALL, &buffers)?;
         assert_eq!(
-            table.invalidate(stag, Invalidator::Remote(OTHER_PD)),
+            table.invalidate(stag, Invalidator::Remote(FOREIGN)),
             Err(AccessError::NotAssociated)
         );
         // A peer that is late takes nothing away.
         assert_eq!(
-            table.invalidate(region.stag(4), Invalidator::Remote(PD)),
+            table.invalidate(region.stag(4), Invalidator::Remote(OURS)),
             Ok(false)
         );
-        assert!(table.pin(stag).is_ok());
-        assert_eq!(table.invalidate(stag, Invalidator::Remote(PD)), Ok(true));
-        assert!(table.pin(stag).is_err());
-        assert_eq!(table.invalidate(stag, Invalidator::Remote(PD)), Ok(false));
+        assert!(table.pin(stag, OURS).is_ok());
+        assert_eq!(table.invalidate(stag, Invalidator::Remote(OURS)), Ok(true));
+        assert!(table.pin(stag, OURS).is_err());
+        assert_eq!(table.invalidate(stag, Invalidator::Remote(OURS)), Ok(false));
         // Our own user may not know yet that the peer was first; but it has to know the key.
-        assert_eq!(table.invalidate(stag, Invalidator::Local(PD)), Ok(false));
+        assert_eq!(table.invalidate(stag, Invalidator::Local(OURS)), Ok(false));
         let again = registered(&table, &region, 4, 0, ALL, &buffers)?;
         assert_eq!(
-            table.invalidate(stag, Invalidator::Local(PD)),
+            table.invalidate(stag, Invalidator::Local(OURS)),
             Err(AccessError::InvalidStag)
         );
-        assert_eq!(table.invalidate(again, Invalidator::Local(PD)), Ok(true));
+        assert_eq!(table.invalidate(again, Invalidator::Local(OURS)), Ok(true));
+        // Another queue pair of the domain has no part in it, valid or not.
+        let ours = registered(&table, &region, 5, 0, ALL, &buffers)?;
+        for by in [Invalidator::Remote(SISTER), Invalidator::Local(SISTER)] {
+            assert_eq!(table.invalidate(ours, by), Err(AccessError::NotAssociated));
+        }
+        assert!(table.pin(ours, OURS).is_ok());
+        assert_eq!(table.invalidate(ours, Invalidator::Remote(OURS)), Ok(true));
         // Memory of a process is shared by all streams of its domain (DDP-89, RDMAP-36).
         let shared = table.create(PD, Kind::User, None)?;
         let mut list = Segments::with_capacity(1, GFP_KERNEL)?;
         list.fill_for_test(&buffers)?;
         shared.publish(5, 0, 8, ALL, Backing::Segments(list))?;
-        for by in [Invalidator::Remote(PD), Invalidator::Local(PD)] {
+        for by in [
+            Invalidator::Remote(OURS),
+            Invalidator::Local(OURS),
+            Invalidator::Remote(SISTER),
+        ] {
             assert_eq!(
                 table.invalidate(shared.stag(5), by),
                 Err(AccessError::Rights)
             );
         }
-        assert!(table.pin(shared.stag(5)).is_ok());
+        assert!(table.pin(shared.stag(5), OURS).is_ok());
+        assert!(table.pin(shared.stag(5), SISTER).is_ok());
         assert!(table.remove(&shared).is_some());
-        assert!(table.pin(shared.stag(5)).is_err());
+        assert!(table.pin(shared.stag(5), OURS).is_err());
         Ok(())
     }
 
@@ -239,30 +290,30 @@ mod suite {
         };
         let invalid = Err(AccessError::InvalidStag);
         // Nothing is staged.
-        assert_eq!(table.register(PD, &reg(1, 0, 8)), invalid);
+        assert_eq!(table.register(OURS, &reg(1, 0, 8)), invalid);
         region.stage(|list| list.fill_for_test(&first))??;
         // More than is staged, or beyond the last address.
-        assert_eq!(table.register(PD, &reg(1, 0, 9)), invalid);
-        assert_eq!(table.register(PD, &reg(1, u64::MAX - 6, 8)), invalid);
+        assert_eq!(table.register(OURS, &reg(1, 0, 9)), invalid);
+        assert_eq!(table.register(OURS, &reg(1, u64::MAX - 6, 8)), invalid);
         assert_eq!(
-            table.register(OTHER_PD, &reg(1, 0, 8)),
+            table.register(FOREIGN, &reg(1, 0, 8)),
             Err(AccessError::NotAssociated)
         );
-        assert_eq!(table.register(PD, &reg(1, 0, 8)), Ok(()));
+        assert_eq!(table.register(OURS, &reg(1, 0, 8)), Ok(()));
         // While it is valid the next memory may be staged, but not registered.
         region.stage(|list| list.fill_for_test(&second))??;
-        assert_eq!(table.register(PD, &reg(2, 0, 8)), invalid);
+        assert_eq!(table.register(OURS, &reg(2, 0, 8)), invalid);
         let mut out = [0u8; 8];
         let stag = region.stag(1);
         assert!(table
-            .pin(stag)
+            .pin(stag, OURS)
             .is_ok_and(|pin| pin.read_at(0, &mut out).is_ok()));
         assert_eq!(out, [1; 8]);
-        assert_eq!(table.invalidate(stag, Invalidator::Local(PD)), Ok(true));
-        assert_eq!(table.register(PD, &reg(2, 0, 8)), Ok(()));
+        assert_eq!(table.invalidate(stag, Invalidator::Local(OURS)), Ok(true));
+        assert_eq!(table.register(OURS, &reg(2, 0, 8)), Ok(()));
         let stag = region.stag(2);
         assert!(table
-            .pin(stag)
+            .pin(stag, OURS)
             .is_ok_and(|pin| pin.read_at(0, &mut out).is_ok()));
         assert_eq!(out, [2, 2, 2, 2, 3, 3, 3, 3]);
         Ok(())

@@ -10,10 +10,7 @@ mod access;
 mod codec;
 mod reason;
 
-pub use self::access::{
-    cannot_invalidate,
-    AccessError, //
-};
+pub use self::access::AccessError;
 pub use self::codec::{
     Terminate,
     TerminateOctets, //

@@ -96,7 +96,7 @@ pub struct SendSegment {
     /// An event is to be raised when the message is delivered.
     pub solicited: bool,
     /// An STag to invalidate before the message is delivered; refused with
-    /// [`cannot_invalidate`](crate::rdmap::terminate::cannot_invalidate).
+    /// [`for_invalidate`](crate::rdmap::terminate::AccessError::for_invalidate).
     pub invalidate: Option<Stag>,
 }
 

@@ -85,7 +85,7 @@ static int make_srq(struct kv_end *e)
 	return PTR_ERR_OR_ZERO(e->srq);
 }
 
-static int make_end(struct kv_end *e, const struct kv_how *how, bool srq)
+static int make_end(struct kv_end *e, const struct kv_how *how, bool srq, struct ib_pd *pd)
 {
 	struct ib_qp_init_attr attr = {
 		.qp_type = IB_QPT_RC, .event_handler = on_qp_event, .qp_context = e,
@@ -94,7 +94,8 @@ static int make_end(struct kv_end *e, const struct kv_how *how, bool srq)
 	};
 	int err;
 
-	e->pd = ib_alloc_pd(e->id->device, 0);
+	e->borrowed_pd = pd;
+	e->pd = pd ?: ib_alloc_pd(e->id->device, 0);
 	if (IS_ERR(e->pd))
 		return PTR_ERR(e->pd);
 	err = make_cq(e, how);
@@ -126,7 +127,7 @@ void kv_free_end(struct kv_end *e)
 		else
 			ib_free_cq(e->cq);
 	}
-	if (!IS_ERR_OR_NULL(e->pd))
+	if (!IS_ERR_OR_NULL(e->pd) && !e->borrowed_pd)
 		ib_dealloc_pd(e->pd);
 	rdma_destroy_id(e->id);
 	e->id = NULL;
@@ -169,7 +170,7 @@ static int route(struct kv_pair *p, const struct sockaddr *to, const struct kv_h
 	err = err ?: await(p, &p->resolved, "address");
 	err = err ?: rdma_resolve_route(p->a.id, 5000);
 	err = err ?: await(p, &p->resolved, "route");
-	return err ?: make_end(&p->a, how, how->srq);
+	return err ?: make_end(&p->a, how, how->srq, NULL);
 }
 
 static const struct rdma_conn_param params = {
@@ -190,7 +191,7 @@ static int connect(struct kv_pair *p, const struct kv_how *how)
 
 	err = kv_ask(p);
 	err = err ?: await(p, &p->requested, "connect request");
-	err = err ?: make_end(&p->b, how, false);
+	err = err ?: make_end(&p->b, how, false, how->pd);
 	if (err)
 		return err;
 	rdma_lock_handler(p->b.id);

@@ -24,6 +24,7 @@
 struct kv_end {
 	struct rdma_cm_id *id;
 	struct ib_pd *pd;
+	bool borrowed_pd;		/* of another end, which outlives this one */
 	struct ib_cq *cq;
 	struct ib_srq *srq;		/* the case drains it: a second drain waits for a second event */
 	struct completion established;
@@ -39,6 +40,7 @@ struct kv_how {
 	enum ib_poll_context poll;
 	ib_comp_handler handler;	/* instead of ib_core's; its context is the end */
 	bool srq;			/* the connecting end has a shared receive queue */
+	struct ib_pd *pd;		/* of the accepting end, instead of one of its own */
 	unsigned int cqe;		/* entries of each completion queue; 0: enough */
 };
 
@@ -122,6 +124,9 @@ int kv_longest(struct kv_end *a, struct kv_end *b);
 
 /* A region that is invalid already may be invalidated; one that is valid under another key not. */
 int kv_invalid(const struct sockaddr *to, enum ib_poll_context poll);
+
+/* A key that one queue pair has registered serves no other one of its protection domain. */
+int kv_scope(const struct sockaddr *to, enum ib_poll_context poll);
 
 /* Several threads post Writes and Reads to the queue pair of @a, @rounds of each. */
 int kv_crowd(struct kv_end *a, struct kv_end *b, unsigned int rounds);

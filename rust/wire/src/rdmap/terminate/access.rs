@@ -49,11 +49,16 @@ impl AccessError {
             Self::Rights => RemoteProtection::AccessRights,
         })
     }
-}
 
-/// The reason for a Send that wants an STag invalid that is not the peer's to invalidate.
-pub const fn cannot_invalidate() -> TerminateReason {
-    TerminateReason::RemoteProtection(RemoteProtection::CannotInvalidate)
+    /// The reason for a Send with Invalidate.
+    ///
+    /// An STag that is not associated with the stream cannot be invalidated (RFC 5040 section 5.3).
+    pub const fn for_invalidate(self) -> TerminateReason {
+        TerminateReason::RemoteProtection(match self {
+            Self::InvalidStag => RemoteProtection::InvalidStag,
+            _ => RemoteProtection::CannotInvalidate,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -64,16 +69,21 @@ mod tests {
     #[test]
     fn codes_of_failed_accesses() {
         let wire = |reason: TerminateReason| (reason.layer(), reason.etype(), reason.code());
-        for (error, write, read) in [
-            (AccessError::InvalidStag, (1, 1, 0), (0, 1, 0)),
-            (AccessError::Bounds, (1, 1, 1), (0, 1, 1)),
-            (AccessError::Rights, (1, 1, 0), (0, 1, 2)),
-            (AccessError::NotAssociated, (1, 1, 2), (0, 1, 3)),
-            (AccessError::Wrap, (1, 1, 3), (0, 1, 4)),
+        let cannot = (0, 1, 9);
+        for (error, write, read, invalidate) in [
+            (AccessError::InvalidStag, (1, 1, 0), (0, 1, 0), (0, 1, 0)),
+            (AccessError::Bounds, (1, 1, 1), (0, 1, 1), cannot),
+            (AccessError::Rights, (1, 1, 0), (0, 1, 2), cannot),
+            (AccessError::NotAssociated, (1, 1, 2), (0, 1, 3), cannot),
+            (AccessError::Wrap, (1, 1, 3), (0, 1, 4), cannot),
         ] {
             assert_eq!(wire(error.for_write()), write, "{error:?} of a Write");
             assert_eq!(wire(error.for_read()), read, "{error:?} of a Read");
+            assert_eq!(
+                wire(error.for_invalidate()),
+                invalidate,
+                "{error:?} of a Send with Invalidate"
+            );
         }
-        assert_eq!(wire(cannot_invalidate()), (0, 1, 9));
     }
 }
