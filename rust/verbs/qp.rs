@@ -114,6 +114,8 @@ pub(super) struct QpInner {
     was_reset: bool,
     /// Its owner is putting it into `RESET`.
     resetting: bool,
+    /// Completed when the stream and the connection manager have let go, for `RESET`.
+    vacated: Option<Arc<kernel::sync::Completion>>,
     /// The end of its stream is to be told to those who have a shared receive queue.
     last_wqe: bool,
     /// The stream, from its start to its end.
@@ -321,6 +323,7 @@ impl Qp {
                         initialised: false,
                         was_reset: false,
                         resetting: false,
+                        vacated: None,
                         last_wqe: false,
                         stream: None,
                         mirror: None,

@@ -2,14 +2,37 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 240
 # libsiw's view: each check of src/abi.c in a process of its own, then a process
-# that writes garbage into all rings it shares with the module (src/hostile.c).
+# that writes garbage into all rings it shares with the module (src/hostile.c). A queue pair that is
+# reset waits for its own work, not for all of the module's.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
 
 SEED=${RSIW_SEED:-$(date +%s)}
 FAILED=0
 
+TRACING=/sys/kernel/tracing
+# Who flushes work queues, with the call chain.
+probe_flushes() {
+	mountpoint -q "$TRACING" || mount -t tracefs none "$TRACING"
+	# To record the names of programs would change the code of the scheduler.
+	echo 0 >"$TRACING/options/record-cmd"
+	echo >"$TRACING/trace"
+	echo 'p:rsiw_test/flushed __flush_workqueue' >"$TRACING/kprobe_events"
+	echo stacktrace >"$TRACING/events/rsiw_test/flushed/trigger"
+	echo 1 >"$TRACING/events/rsiw_test/enable"
+}
+
+nobody_flushed() {
+	cat "$TRACING/trace" >"$WORK/flushes"
+	echo 0 >"$TRACING/events/rsiw_test/enable"
+	echo '!stacktrace' >"$TRACING/events/rsiw_test/flushed/trigger"
+	echo >"$TRACING/kprobe_events"
+	! grep -B 8 -A 8 rsiw_main "$WORK/flushes" || die "a verb waits for a whole work queue"
+	ok "no verb waits for a whole work queue"
+}
+
 single_bed
+probe_flushes
 for check in $("$RSIW_TESTBIN/abi"); do
 	if timeout -k 5 $((30 * FACTOR)) "$RSIW_TESTBIN/abi" "$RDMA_V4" "$check"; then
 		ok "$check"
@@ -19,6 +42,7 @@ for check in $("$RSIW_TESTBIN/abi"); do
 	fi
 done
 [ "$FAILED" = 0 ] || die "checks above failed"
+nobody_flushed
 
 run 60 "hostile rings" "$RSIW_TESTBIN/hostile" -n 150 -s "$SEED" "$RDMA_V4"
 ok "garbage in the rings, seed $SEED: $(tail -n 1 "$(log_of hostile_rings)")"

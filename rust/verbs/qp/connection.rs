@@ -148,6 +148,7 @@ impl Qp {
             QpState::Error
         };
         self.set_state(&mut inner, end);
+        inner.tell_vacated();
         drop(inner);
         if stream.is_none() {
             return;
@@ -199,6 +200,7 @@ impl Qp {
         let mut inner = self.inner.lock();
         let mirror = inner.mirror.take();
         let hold = inner.holds.mirror.take();
+        inner.tell_vacated();
         let stream = inner.stream.clone();
         let quiet = inner.resetting;
         drop(inner);
@@ -365,7 +367,9 @@ impl Qp {
     pub(crate) fn detach(&self) {
         let (attached, hold) = {
             let mut inner = self.inner.lock();
-            (inner.attached.take(), inner.holds.attached.take())
+            let taken = (inner.attached.take(), inner.holds.attached.take());
+            inner.tell_vacated();
+            taken
         };
         drop(hold);
         drop(attached);

@@ -4,7 +4,10 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        Arc,
+        Completion, //
+    }, //
 };
 
 use super::{
@@ -12,7 +15,18 @@ use super::{
     QpInner,
     QpState, //
 };
-use crate::sys::work;
+
+impl QpInner {
+    /// Tells the thread that resets the queue pair once neither a stream nor the connection manager
+    /// works for it. In error no other one comes.
+    pub(super) fn tell_vacated(&mut self) {
+        if self.stream.is_none() && self.mirror.is_none() && self.attached.is_none() {
+            if let Some(vacated) = self.vacated.take() {
+                vacated.complete_all();
+            }
+        }
+    }
+}
 
 impl Qp {
     /// Back to `RESET`, from any state. Process context; sleeps until what was under way has ended,
@@ -20,9 +34,8 @@ impl Qp {
     ///
     /// `EBUSY` when the owner goes on posting meanwhile.
     pub(super) fn reset(self: &Arc<Self>) -> Result {
-        /// Rounds of work items that the end of a stream and of an endpoint may take, and then
-        /// some for the flush of the queues.
-        const ROUNDS: u32 = 512;
+        /// Passes of the flush, each of which has a budget.
+        const PASSES: u32 = 512;
 
         {
             let mut inner = self.inner.lock();
@@ -37,25 +50,22 @@ impl Qp {
             // May be called from a work item of ours.
             return Err(EINVAL);
         }
+        let vacated = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         let owed = {
             let mut inner = self.inner.lock();
             inner.resetting = true;
+            inner.vacated = Some(vacated.clone());
             inner.stream.is_some() || inner.state != QpState::Error
         };
         self.fail_quietly();
-        for _ in 0..ROUNDS {
-            work::process().flush();
+        self.inner.lock().tell_vacated();
+        vacated.wait_for_completion();
+        for _ in 0..PASSES {
+            self.flush();
             // Whoever is about to flush has looked at the state of before.
             let flushing = self.flushing.lock();
             let mut inner = self.inner.lock();
-            if inner.state == QpState::Error
-                && inner.stream.is_none()
-                && inner.mirror.is_none()
-                && inner.attached.is_none()
-                && flushing.is_empty()
-                && !self.sq.is_pending()
-                && !self.rq.is_pending()
-            {
+            if flushing.is_empty() && !self.sq.is_pending() && !self.rq.is_pending() {
                 self.renew(&mut inner);
                 return Ok(());
             }
