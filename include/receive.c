@@ -54,7 +54,8 @@ static bool rsiw_tcp_rx_from(struct sock *sk, struct rsiw_rx *rx, struct sk_buff
 			rx->skb = skb;
 			rx->offset = offset;
 			rx->len = skb->len - offset;
-			return rsiw_skb_reachable(skb);
+			rx->unreadable = !rsiw_skb_reachable(skb);
+			return true;
 		}
 		if (skb_queue_is_last(&sk->sk_receive_queue, skb))
 			return false;

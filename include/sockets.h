@@ -87,12 +87,16 @@ int rsiw_tcp_send_copy(struct sock *sk, const void *buf, size_t len);
 void rsiw_frags_free(void);
 void rsiw_tcp_send_fin(struct sock *sk);
 
-/* A piece of the receive queue: len octets from offset of skb, which stand at seq. */
+/*
+ * A piece of the receive queue: len octets from offset of skb, which stand at seq. They may lie in
+ * memory that the CPU does not reach (devmem, io_uring's zero-copy receive).
+ */
 struct rsiw_rx {
 	struct sk_buff *skb;
 	u32 seq;
 	u32 offset;
 	u32 len;
+	bool unreadable;
 };
 
 bool rsiw_tcp_rx_first(struct sock *sk, struct rsiw_rx *rx, u32 seen);

@@ -155,13 +155,24 @@ impl Session<'_> {
             }
         }
         let seen = self.proto.unsettled.octets();
-        let mut taken = locked.receive_walk(seen, |skb| self.feed(skb, skb.len()));
+        let mut taken = locked.receive_walk(seen, |skb| self.take_in(skb));
         while self.charge_reassembly(locked) {
             let seen = seen.saturating_add(taken);
-            let more = locked.receive_walk(seen, |skb| self.feed(skb, skb.len()));
+            let more = locked.receive_walk(seen, |skb| self.take_in(skb));
             taken = taken.saturating_add(more);
         }
         taken
+    }
+
+    /// Works on what a socket buffer has; returns the octets taken.
+    #[inline]
+    fn take_in(&mut self, skb: &SkbView<'_>) -> usize {
+        if skb.is_readable() {
+            return self.feed(skb, skb.len());
+        }
+        // They arrived in memory of a device, where no CPU reads them.
+        self.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
+        skb.len()
     }
 
     /// Works on the `len` octets of `src`; returns how many of them were taken, less than all

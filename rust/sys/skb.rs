@@ -34,8 +34,8 @@ use super::{
 ///
 /// # Invariants
 ///
-/// `skb` has readable memory for the `len` octets from `base`, which stays during `'a`. `cursor` is
-/// only used with `skb`.
+/// If `readable`, `skb` has readable memory for the `len` octets from `base`, which stays during `'a`.
+/// `cursor` is only used with `skb`.
 pub(crate) struct SkbView<'a> {
     /// The socket buffer.
     skb: NonNull<bindings::sk_buff>,
@@ -43,6 +43,8 @@ pub(crate) struct SkbView<'a> {
     base: u32,
     /// Octets of the view.
     len: u32,
+    /// The CPU reaches them.
+    readable: bool,
     /// Where the last access was; only the C side looks at it.
     cursor: UnsafeCell<bindings::rsiw_skb_cursor>,
     /// The piece that was found last, to its end or that of the view, and its offset in the view.
@@ -63,6 +65,7 @@ impl<'a> SkbView<'a> {
             skb,
             base,
             len,
+            readable: true,
             cursor: UnsafeCell::new(bindings::rsiw_skb_cursor {
                 part: ptr::null(),
                 ..Default::default()
@@ -70,6 +73,29 @@ impl<'a> SkbView<'a> {
             last: Cell::new((0, Octets::EMPTY)),
             _borrow: PhantomData,
         }
+    }
+
+    /// Stands for `len` octets of `skb` that the CPU does not reach.
+    pub(super) fn unreadable(skb: NonNull<bindings::sk_buff>, len: u32) -> Self {
+        // INVARIANT: Not readable, so nothing is promised of the memory.
+        Self {
+            skb,
+            base: 0,
+            len,
+            readable: false,
+            cursor: UnsafeCell::new(bindings::rsiw_skb_cursor {
+                part: ptr::null(),
+                ..Default::default()
+            }),
+            last: Cell::new((0, Octets::EMPTY)),
+            _borrow: PhantomData,
+        }
+    }
+
+    /// Whether the CPU reaches the octets; else every access fails.
+    #[inline]
+    pub(crate) fn is_readable(&self) -> bool {
+        self.readable
     }
 
     /// Octets of the view.
@@ -100,7 +126,7 @@ impl<'a> SkbView<'a> {
     /// The longest piece of memory that begins at octet `off`, which is remembered.
     fn find(&self, off: usize) -> Octets<'a> {
         let left = self.len().saturating_sub(off);
-        if left == 0 {
+        if left == 0 || !self.readable {
             return Octets::EMPTY;
         }
         let mut data = ptr::null();

@@ -298,9 +298,12 @@ impl Locked {
             let Some(skb) = NonNull::new(rx.skb) else {
                 break;
             };
-            // SAFETY: The octets are in the receive queue, which is ours; nobody changes the queue
-            // while `f` runs, which has no access to the socket.
-            let view = unsafe { SkbView::new(skb, rx.offset, rx.len) };
+            let view = match rx.unreadable {
+                true => SkbView::unreadable(skb, rx.len),
+                // SAFETY: The octets are in the receive queue, which is ours; nobody changes the
+                // queue while `f` runs, which has no access to the socket.
+                false => unsafe { SkbView::new(skb, rx.offset, rx.len) },
+            };
             let taken = f(&view).min(view.len());
             sum = sum.saturating_add(taken);
             if taken < view.len() {

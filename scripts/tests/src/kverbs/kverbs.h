@@ -125,6 +125,12 @@ int kv_longest(struct kv_end *a, struct kv_end *b);
 /* A region that is invalid already may be invalidated; one that is valid under another key not. */
 int kv_invalid(const struct sockaddr *to, enum ib_poll_context poll);
 
+/* A kernel user connects in the context of a process without rights. */
+int kv_plain(const struct sockaddr *to);
+
+/* Data in memory of a device ends the connection. */
+int kv_unreadable(const struct sockaddr *to, enum ib_poll_context poll);
+
 /* A key that one queue pair has registered serves no other one of its protection domain. */
 int kv_scope(const struct sockaddr *to, enum ib_poll_context poll);
 

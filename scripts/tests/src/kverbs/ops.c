@@ -360,6 +360,8 @@ static int one_connection(int number, const struct sockaddr *to)
 	err = err ?: kv_invalid(to, contexts[number]) ?: kv_downed(to, contexts[number], 20);
 	if (!plain)
 		err = err ?: kv_srq(to, contexts[number]) ?: kv_cut(to) ?: kv_scope(to, contexts[number]);
+	if (!plain)
+		err = err ?: kv_unreadable(to, contexts[number]);
 out:
 	kvfree(s);
 	kfree(p);
