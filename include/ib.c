@@ -8,6 +8,7 @@
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
 #include <linux/scatterlist.h>
+#include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 #include <net/addrconf.h>
 #include <net/if_inet6.h>
@@ -16,6 +17,7 @@
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/iw_cm.h>
+#include <rdma/rdma_cm.h>
 #include <rdma/rdma_netlink.h>
 #include <rdma/uverbs_ioctl.h>
 
@@ -39,6 +41,22 @@ int rsiw_no_udata_io(struct ib_udata *udata)
 }
 
 /* Connections */
+
+/*
+ * The queue pair of the rdma_cm_id behind an identifier of iw_cm, whose only user is rdma_cm: its
+ * context begins with the rdma_cm_id, to which kernel users have their queue pair bound
+ * (rdma_create_qp()), and processes never. Only the address counts. Should iw_cm get another user
+ * some day, the context may be anything.
+ */
+const struct ib_qp *rsiw_cm_own_qp(const struct iw_cm_id *id)
+{
+	const struct rdma_cm_id *user = id->context;
+	const struct ib_qp *qp;
+
+	if (!user || copy_from_kernel_nofault(&qp, &user->qp, sizeof(qp)))
+		return NULL;
+	return qp;
+}
 
 /* Makes the module depend on iw_cm, whose functions it calls by pointers only. */
 const char *rsiw_iwcm_reason(int reason)

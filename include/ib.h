@@ -59,6 +59,7 @@ struct rsiw_port_info rsiw_port_info(struct ib_device *dev);
 struct rdma_hw_stats *rsiw_alloc_stats(const char * const *names, int n);
 void rsiw_set_stat(struct rdma_hw_stats *stats, int index, u64 value);
 const char *rsiw_iwcm_reason(int reason);
+const struct ib_qp *rsiw_cm_own_qp(const struct iw_cm_id *id);
 void rsiw_netdev_info(const struct net_device *ndev, struct rsiw_netdev_info *info);
 u32 rsiw_netdev_l3mdev(struct net_device *ndev);
 size_t rsiw_netdev_gids(const struct net_device *ndev, u8 (*gids)[16], size_t max);

@@ -102,7 +102,7 @@ fn begin(device: &Arc<Device>, call: ConnectCall, param: &ConnParam<'_>) -> Resu
     if device.going() {
         return Err(ENODEV);
     }
-    let qp = device.qp(param.qpn).ok_or(EINVAL)?;
+    let qp = device.qp_of(param).ok_or(EINVAL)?;
     let endpoint = Endpoint::new(device)?;
     endpoint.change(|_, turn| {
         let begun = || {

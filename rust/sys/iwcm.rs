@@ -55,7 +55,8 @@ pub(crate) use self::{
 use crate::sys::ib::{
     core_ref::CoreHold,
     driver::Driver,
-    event::CoreQp, //
+    event::CoreQp,
+    wr::QpPtr, //
 };
 
 /// The driver's name of a listener or of a connection that `iw_cm` has not decided on.
@@ -86,12 +87,21 @@ impl Handle {
 pub(crate) struct ConnParam<'a> {
     /// The number of the queue pair.
     pub(crate) qpn: u32,
+    /// The queue pair that a kernel user has given its `rdma_cm_id`, for comparison.
+    own_qp: usize,
     /// Read Requests the peer may have outstanding here; as large as the user likes.
     pub(crate) ird: u32,
     /// Read Requests this side wants to have outstanding; as large as the user likes.
     pub(crate) ord: u32,
     /// The user's octets for the peer, 0 to 65535 of them.
     pub(crate) private_data: &'a [u8],
+}
+
+impl ConnParam<'_> {
+    /// Whether it comes from the kernel user that has made `qp`, by way of `rdma_cm`.
+    pub(crate) fn is_of_owner(&self, qp: QpPtr) -> bool {
+        qp.as_ptr().addr() == self.own_qp
+    }
 }
 
 /// The driver's side of `iw_cm`. Process context, may sleep, where nothing else is said.

@@ -25,6 +25,7 @@ use kernel::{
 use crate::{
     cm,
     sys::{
+        context::Caller,
         ib::{
             core_ref::CoreHold,
             device::DeviceRef,
@@ -32,6 +33,7 @@ use crate::{
             netdev::Netdev,
             wr::QpPtr, //
         },
+        iwcm::ConnParam,
         lock::{
             new_spinlock_bh,
             SpinLockBh, //
@@ -297,6 +299,14 @@ impl Device {
     pub(crate) fn qp(&self, number: u32) -> Option<Arc<Qp>> {
         let qp = self.globals.qps().get_arc(number)?;
         core::ptr::eq(Arc::as_ptr(qp.device()), self).then_some(qp)
+    }
+
+    /// The queue pair that `iw_cm` is asked to connect. Process context.
+    ///
+    /// None if it is of the kernel, and neither its owner asks nor somebody trusted.
+    pub(crate) fn qp_of(&self, param: &ConnParam<'_>) -> Option<Arc<Qp>> {
+        self.qp(param.qpn)
+            .filter(|qp| qp.is_user() || param.is_of_owner(qp.core()) || Caller::is_trusted())
     }
 
     /// The queue pair of that number for `iw_cm`, as [`Qp::cm_get`]. Process context.

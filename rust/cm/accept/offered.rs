@@ -80,7 +80,7 @@ impl Offered {
             policy(param.ird, param.ord).accept(&self.request, param.private_data);
         let prepared = turn
             .device
-            .qp(param.qpn)
+            .qp_of(param)
             .ok_or(EINVAL)
             .and_then(|qp| Attachment::new(qp, turn.endpoint))
             .and_then(|qp| Ok((qp, FrameWriter::new(&reply)?)))

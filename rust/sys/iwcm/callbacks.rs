@@ -60,14 +60,20 @@ unsafe fn handle(id: NonNull<bindings::iw_cm_id>) -> Result<Handle> {
 ///
 /// # Safety
 ///
-/// `param` is valid as long as `'a`, and so are the octets it points to.
-unsafe fn conn_param<'a>(param: *const bindings::iw_cm_conn_param) -> Result<ConnParam<'a>> {
+/// `param` is valid as long as `'a`, and so are the octets it points to; `id` is an identifier that
+/// lives during the call.
+unsafe fn conn_param<'a>(
+    id: NonNull<bindings::iw_cm_id>,
+    param: *const bindings::iw_cm_conn_param,
+) -> Result<ConnParam<'a>> {
     // SAFETY: The caller's promise.
     let param = unsafe { param.as_ref() }.ok_or(EINVAL)?;
     // SAFETY: As above.
     let private_data = unsafe { octets(param.private_data, param.private_data_len.into()) };
     Ok(ConnParam {
         qpn: param.qpn,
+        // SAFETY: As above.
+        own_qp: unsafe { bindings::rsiw_cm_own_qp(id.as_ptr()) }.addr(),
         ird: param.ird,
         ord: param.ord,
         private_data,
@@ -113,7 +119,7 @@ impl<D: CmOps> Callbacks<D> {
             // SAFETY: The caller's promise; the device waits for the calls to it to end.
             let device = unsafe { device::<D>(id)? };
             // SAFETY: The caller's promise.
-            let param = unsafe { conn_param(param)? };
+            let param = unsafe { conn_param(id, param)? };
             // The port mapper may have put other addresses behind those that the user knows.
             // SAFETY: The caller's promise: nobody writes to them during the call.
             let peers = unsafe {
@@ -144,7 +150,7 @@ impl<D: CmOps> Callbacks<D> {
             // SAFETY: The caller's promise; the device waits for the calls to it to end.
             let device = unsafe { device::<D>(id)? };
             // SAFETY: The caller's promise.
-            let (handle, param) = unsafe { (handle(id)?, conn_param(param)?) };
+            let (handle, param) = unsafe { (handle(id)?, conn_param(id, param)?) };
             // SAFETY: The caller's promise.
             let call = AcceptCall::new(unsafe { CmId::new(id)? });
             D::accept(device, handle, call, &param)?;

@@ -385,9 +385,11 @@ impl Qp {
     ///
     /// `None` when it is being destroyed already. And when it is still being made, as the reference
     /// is given back by way of `ib_core`'s object: a process may have guessed its number. Or it is
-    /// somebody else's, as nobody before has asked whose number that is.
+    /// another process's, as nobody before has asked whose number that is. For a queue pair of the
+    /// kernel that is asked later ([`qp_of`](crate::verbs::Device::qp_of)): its user may connect it
+    /// in the context of any process.
     pub(crate) fn cm_get(&self) -> Option<CoreHold<CoreQp>> {
-        let ours = Caller::is_trusted() || self.is_user() && self.maker.is_one_with(Caller::now());
+        let ours = !self.is_user() || self.maker.is_one_with(Caller::now()) || Caller::is_trusted();
         (ours && self.made.load(Acquire))
             .then(|| self.core.hold())
             .flatten()

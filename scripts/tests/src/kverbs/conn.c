@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Connecting two queue pairs of this module with each other through rdma_cm. */
+#include <linux/cred.h>
 #include <linux/err.h>
 #include <linux/inet.h>
 #include <linux/jiffies.h>
+#include <linux/slab.h>
 #include <net/net_namespace.h>
 
 #include "kverbs.h"
@@ -184,19 +186,53 @@ int kv_ask(struct kv_pair *p)
 	return rdma_connect(p->a.id, &param);
 }
 
-static int connect(struct kv_pair *p, const struct kv_how *how)
+/* The rights of nobody from here on, if that is asked for; what is to be given back to become() next. */
+static const struct cred *become_nobody(const struct kv_how *how)
+{
+	struct cred *cred;
+
+	if (!how->plain)
+		return NULL;
+	cred = prepare_creds();
+	if (!cred)
+		return NULL;
+	cred->uid = cred->euid = cred->suid = cred->fsuid = KUIDT_INIT(65534);
+	cap_clear(cred->cap_effective);
+	cap_clear(cred->cap_permitted);
+	return override_creds(cred);
+}
+
+static void become(const struct cred *old)
+{
+	if (old)
+		put_cred(revert_creds(old));
+}
+
+static int accept(struct kv_pair *p, const struct kv_how *how)
 {
 	struct rdma_conn_param param = params;
+	const struct cred *old = become_nobody(how);
+	int err;
+
+	rdma_lock_handler(p->b.id);
+	err = rdma_accept(p->b.id, &param);
+	rdma_unlock_handler(p->b.id);
+	become(old);
+	return err;
+}
+
+static int connect(struct kv_pair *p, const struct kv_how *how)
+{
+	const struct cred *old = become_nobody(how);
 	int err;
 
 	err = kv_ask(p);
+	become(old);
 	err = err ?: await(p, &p->requested, "connect request");
 	err = err ?: make_end(&p->b, how, false, how->pd);
 	if (err)
 		return err;
-	rdma_lock_handler(p->b.id);
-	err = rdma_accept(p->b.id, &param);
-	rdma_unlock_handler(p->b.id);
+	err = accept(p, how);
 	err = err ?: await(p, &p->a.established, "connecting end established");
 	return err ?: await(p, &p->b.established, "accepting end established");
 }
@@ -253,6 +289,23 @@ int kv_connect(struct kv_pair *p, const struct sockaddr *to, const struct kv_how
 		pr_err("rsiw_kverbs_test: cannot connect: %d\n", err);
 		kv_disconnect(p);
 	}
+	return err;
+}
+
+int kv_plain(const struct sockaddr *to)
+{
+	const struct kv_how how = { .poll = IB_POLL_WORKQUEUE, .plain = true };
+	struct kv_pair *p = kzalloc(sizeof(*p), GFP_KERNEL);
+	int err;
+
+	if (!p)
+		return -ENOMEM;
+	err = kv_connect(p, to, &how);
+	if (err)
+		pr_err("rsiw_kverbs_test: a kernel user in the context of a process without rights: %d\n", err);
+	else
+		kv_disconnect(p);
+	kfree(p);
 	return err;
 }
 

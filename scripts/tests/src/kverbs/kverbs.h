@@ -41,6 +41,7 @@ struct kv_how {
 	ib_comp_handler handler;	/* instead of ib_core's; its context is the end */
 	bool srq;			/* the connecting end has a shared receive queue */
 	struct ib_pd *pd;		/* of the accepting end, instead of one of its own */
+	bool plain;			/* rdma_connect() and rdma_accept() by a user without rights */
 	unsigned int cqe;		/* entries of each completion queue; 0: enough */
 };
 

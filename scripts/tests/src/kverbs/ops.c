@@ -380,7 +380,7 @@ static int __init kverbs_init(void)
 	kv_seed(seed);
 	for (i = 0; i < 3 && !err; i++)
 		err = one_connection(i, to);
-	err = err ?: kv_handler(to, plain) ?: (plain ? 0 : kv_held(to));
+	err = err ?: kv_plain(to) ?: kv_handler(to, plain) ?: (plain ? 0 : kv_held(to));
 	if (err) {
 		pr_err("rsiw_kverbs_test: failed (%d), seed %lu\n", err, seed);
 		return err;
