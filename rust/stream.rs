@@ -231,6 +231,7 @@ impl Stream {
     }
 
     /// Allocates a stream that does nothing yet. May sleep.
+    #[inline(never)]
     fn new(
         qp: &Arc<Qp>,
         socket: &Socket,

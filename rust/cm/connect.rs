@@ -183,6 +183,7 @@ impl Link {
     }
 
     /// Looks how far TCP has got.
+    #[inline(never)]
     fn tcp(self, turn: &mut Turn<'_>) -> Next {
         match self.socket.tcp_state() {
             // A peer may have closed its half before we look.
@@ -203,6 +204,7 @@ impl Link {
     }
 
     /// Sends the Request.
+    #[inline(never)]
     fn send(self, turn: &mut Turn<'_>, mut frame: FrameWriter) -> Next {
         match frame.send(&self.socket) {
             Ok(true) => match FrameReader::new(FrameKind::Reply) {
@@ -218,6 +220,7 @@ impl Link {
     }
 
     /// Reads the Reply.
+    #[inline(never)]
     fn receive(self, turn: &mut Turn<'_>, mut reader: FrameReader) -> Next {
         let silent = reader.is_empty();
         match reader.read(&self.socket) {

@@ -258,6 +258,8 @@ impl Endpoint {
     }
 
     /// Changes the phase.
+    // A frame of its own: phases are large.
+    #[inline(never)]
     fn replace(
         self: &Arc<Self>,
         inner: &mut Inner,
@@ -275,7 +277,7 @@ impl Endpoint {
             streams: &mut inner.streams,
             notes,
         };
-        match f(phase, &mut turn) {
+        match apply(f, phase, &mut turn) {
             Ok(phase) => {
                 inner.phase = phase;
                 Ok(())
@@ -294,7 +296,6 @@ impl Endpoint {
             return;
         };
         let retry = loop {
-            let phase = mem::replace(&mut inner.phase, Phase::Over);
             let notes = *self.notes.lock();
             let mut turn = Turn {
                 endpoint: self,
@@ -303,20 +304,14 @@ impl Endpoint {
                 streams: &mut inner.streams,
                 notes,
             };
-            match phase.step(&mut turn) {
-                Next::Go(phase) => inner.phase = phase,
-                Next::Wait(Phase::Over) => match inner.streams.take() {
+            match inner.phase.advance(&mut turn) {
+                Step::Go => {}
+                Step::Wait if matches!(inner.phase, Phase::Over) => match inner.streams.take() {
                     Some(streams) => inner.phase = Phase::Lingering(streams),
                     None => break false,
                 },
-                Next::Wait(phase) => {
-                    inner.phase = phase;
-                    break false;
-                }
-                Next::Retry(phase) => {
-                    inner.phase = phase;
-                    break true;
-                }
+                Step::Wait => break false,
+                Step::Retry => break true,
             }
         };
         if matches!(inner.phase, Phase::Over) {
@@ -353,11 +348,41 @@ impl Endpoint {
     }
 }
 
+/// How to go on after a step: [`Next`] without the phase.
+enum Step {
+    /// The next step can be made now.
+    Go,
+    /// A note has to come first, or the end of the time.
+    Wait,
+    /// The same is to be tried again soon.
+    Retry,
+}
+
 impl Phase {
+    /// Makes one step in place.
+    #[inline(never)]
+    fn advance(&mut self, turn: &mut Turn<'_>) -> Step {
+        match mem::replace(self, Self::Over).step(turn) {
+            Next::Go(phase) => {
+                *self = phase;
+                Step::Go
+            }
+            Next::Wait(phase) => {
+                *self = phase;
+                Step::Wait
+            }
+            Next::Retry(phase) => {
+                *self = phase;
+                Step::Retry
+            }
+        }
+    }
+
     /// Makes one step.
     ///
     /// Those of the phases are kept apart: in one function they would make one large stack frame,
     /// and below it TCP needs its room.
+    #[inline(never)]
     fn step(self, turn: &mut Turn<'_>) -> Next {
         match self {
             Self::New => Next::Wait(Self::New),
@@ -373,7 +398,18 @@ impl Phase {
     }
 }
 
+/// Calls `f` in a stack frame of its own.
+#[inline(never)]
+fn apply(
+    f: impl FnOnce(Phase, &mut Turn<'_>) -> Result<Phase, (Error, Phase)>,
+    phase: Phase,
+    turn: &mut Turn<'_>,
+) -> Result<Phase, (Error, Phase)> {
+    f(phase, turn)
+}
+
 /// Waits until the streams have let go of their sockets, which must not outlive the device.
+#[inline(never)]
 fn linger(streams: Streams, turn: &mut Turn<'_>) -> Next {
     if turn.notes.hooks == 0 {
         return Next::Wait(Phase::Over);

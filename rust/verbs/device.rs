@@ -183,7 +183,7 @@ impl Device {
         guid: [u8; 8],
     ) -> Result<Arc<Self>> {
         let mut gids = GidTable::new(id);
-        let _ = gids.update(Self::addresses(netdev, &mut [gid::NONE; ADDRESSES]));
+        let _ = gids.update(Self::addresses(netdev, &mut Self::room()?));
         let (ifindex, net, netdev) = (netdev.ifindex(), netdev.net_id(), netdev.id());
         Arc::try_pin_init(
             try_pin_init!(Self {
@@ -329,6 +329,11 @@ impl Device {
         self.gids.lock().get(index)
     }
 
+    /// Room for the addresses of an interface; not on the stack, as it is a kilobyte. Process context.
+    fn room() -> Result<KVec<gid::Gid>> {
+        Ok(KVec::from_elem(gid::NONE, ADDRESSES, GFP_KERNEL)?)
+    }
+
     /// The IP addresses of an interface, in `room`.
     fn addresses<'a>(netdev: &Netdev<'_>, room: &'a mut [gid::Gid]) -> &'a [gid::Gid] {
         let n = netdev.gids(room);
@@ -359,8 +364,11 @@ impl Device {
 
     /// Maybe its interface has got other IP addresses. Process context.
     pub(super) fn refresh_addresses(&self) {
+        // Allocations of this size do not fail.
+        let Ok(mut room) = Self::room() else {
+            return;
+        };
         let changed = self.core.with_netdev(|netdev| {
-            let mut room = [gid::NONE; ADDRESSES];
             let addresses = Self::addresses(netdev, &mut room);
             self.gids.lock().update(addresses)
         });

@@ -149,6 +149,7 @@ impl Stranger {
     }
 
     /// Leads him to his queue pair, or to a seat.
+    #[inline(never)]
     fn lead(self: &Arc<Self>, visitor: Visitor) {
         let number = visitor.hello.to;
         let net = self.door.net();
