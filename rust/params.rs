@@ -95,6 +95,12 @@ pub(crate) fn gather_us() -> u32 {
     value!(gather_us)
 }
 
+/// How long a Send waits for a receive where the queue pair's attributes do not tell, in
+/// milliseconds: 0 (not at all) to [`MAX_TIMEOUT_MS`].
+pub(crate) fn rnr_timeout_ms() -> u32 {
+    value!(rnr_timeout_ms)
+}
+
 /// Tells whether every parameter has a meaning. Called once, before anything reads one.
 ///
 /// # Errors
@@ -128,6 +134,7 @@ pub(crate) fn check() -> Result {
         ("direct_port", value!(direct_port), 0, u16::MAX.into()),
         ("direct_timeout_ms", direct_timeout_ms(), 1, MAX_TIMEOUT_MS),
         ("gather_us", gather_us(), 0, MAX_GATHER_US),
+        ("rnr_timeout_ms", rnr_timeout_ms(), 0, MAX_TIMEOUT_MS),
     ];
     for (name, value, low, high) in ranges {
         if !(low..=high).contains(&value) {

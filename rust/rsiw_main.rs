@@ -64,6 +64,10 @@ module! {
             default: 100,
             description: "Longest time to gather quickly posted work, us (default 100), 0: none",
         },
+        rnr_timeout_ms: u32 {
+            default: 10000,
+            description: "How long a Send waits for a receive in ms (default 10000), 0: not at all",
+        },
     },
 }
 

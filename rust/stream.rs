@@ -14,6 +14,7 @@
 //! - [`unsettled`]: when TCP is told of what was read
 //! - [`reserve`]: memory that TCP keeps for a stream that moves bulk, [`excess`]: memory that a
 //!   stream holds beyond what TCP accounts
+//! - [`hold`]: a Send for which no receive is posted
 //! - [`deliver`]: what an FPDU asks for, [`place`]: from payload to memory and back
 //! - [`transmit`]: runs of FPDUs, [`align`]: their sizes, [`work`]: what goes into them
 //! - [`turn`]: one at a time sends, [`rush`]: doorbells in quick succession
@@ -28,6 +29,7 @@ mod duties;
 mod encode;
 mod end;
 mod excess;
+mod hold;
 mod nudge;
 mod place;
 mod receive;
@@ -147,6 +149,9 @@ pub(crate) struct Stream {
     /// Answers a doorbell after a moment.
     #[pin]
     moment: SoftTimer<Stream>,
+    /// Looks for a receive for the held Send.
+    #[pin]
+    receive_look: SoftTimer<Stream, 1>,
     /// Goes on in softirq where a budget ended.
     #[pin]
     soft: Work<Self, 0>,
@@ -187,6 +192,10 @@ impl_has_delayed_work! {
 
 impl_has_soft_timer! {
     impl HasSoftTimer for Stream { self.moment }
+}
+
+impl_has_soft_timer! {
+    impl HasSoftTimer<1> for Stream { self.receive_look }
 }
 
 impl Stream {
@@ -247,6 +256,7 @@ impl Stream {
                 turn: Turn::new(),
                 rush: Rush::new(params::gather_us()),
                 moment <- SoftTimer::new(),
+                receive_look <- SoftTimer::new(),
                 soft <- new_work!(),
                 settling: Atomic::new(false),
                 urgent <- new_work!(),
@@ -282,9 +292,16 @@ impl Stream {
                 self.rush.answered(now_ns());
             }
             Answer::InAMoment => {
-                SoftTimer::start(self.clone(), self.rush.moment_ns());
+                SoftTimer::<_, 0>::start(self.clone(), self.rush.moment_ns());
             }
         }
+    }
+
+    /// Has the stream look at once for a receive for the Send that it holds. Any context but hard
+    /// interrupts.
+    pub(crate) fn receive_posted(self: &Arc<Self>) {
+        self.receive_look.cancel();
+        SoftTimer::<_, 1>::start(self.clone(), 1);
     }
 
     /// Ends the stream. Any context; carried out by a work item.
@@ -304,7 +321,7 @@ impl Stream {
     /// does. Process context; sleeps.
     pub(crate) fn set_patience(&self, millis: u32) {
         if let Some(socket) = &*self.socket.lock() {
-            socket.set_user_timeout(millis);
+            socket.set_user_timeout(of_tcp);
         }
     }
 

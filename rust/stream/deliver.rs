@@ -13,7 +13,8 @@ use iwarp_wire::{
     },
     rdmap::terminate::{
         Terminate,
-        TerminateReason, //
+        TerminateReason,
+        UntaggedError, //
     },
     rx::{
         Decision,
@@ -200,14 +201,15 @@ impl Session<'_> {
         off: usize,
         segment: &SendSegment,
     ) -> Result<(), TerminateReason> {
-        if segment.first {
+        // The Receive of a Send that was held has been taken already.
+        if segment.first && self.proto.rx.recv.is_none() {
             match self.qp.rq().take() {
                 Some(Ok(recv)) => self.proto.rx.recv = Some(recv),
                 Some(Err(bad)) => {
                     self.recv_failed(bad.id, bad.status);
                     return Err(TerminateReason::DdpCatastrophic);
                 }
-                None => return Err(self.nothing_posted(segment)),
+                None => return self.nothing_posted(segment),
             }
         }
         let Some(RecvWqe { id, sgl }) = &self.proto.rx.recv else {
@@ -247,13 +249,15 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Why there is no place for the peer's message. If that is because the queue pair has been put
-    /// into error, the stream ends as it is about to hear, and the peer is told no more than that.
-    fn nothing_posted(&mut self, segment: &SendSegment) -> TerminateReason {
+    /// There is no place for the peer's message: it is held. If that is because the queue pair has
+    /// been put into error, the stream ends as it is about to hear, and the peer is told no more than
+    /// that.
+    fn nothing_posted(&mut self, segment: &SendSegment) -> Result<(), TerminateReason> {
         if let Some(how) = self.qp.failed() {
             self.close(how);
+            return Err(segment.no_buffer());
         }
-        segment.no_buffer()
+        self.hold(segment)
     }
 
     /// Takes the peer's access to `stag` away, before its message is reported; whether it had any.
@@ -265,7 +269,7 @@ impl Session<'_> {
     }
 
     /// Reports a Receive that cannot be carried out: the end of the stream needs no event.
-    fn recv_failed(&mut self, id: u64, status: WcStatus) {
+    pub(super) fn recv_failed(&mut self, id: u64, status: WcStatus) {
         self.proto.rx.recv = None;
         self.proto.ending.told = true;
         self.report_recv(id, status, 0, None, false);
@@ -292,7 +296,8 @@ impl Session<'_> {
     }
 
     /// The peer sent a Terminate: nothing is sent any more, and our Read it speaks of, if it
-    /// does, is reported with its error.
+    /// does, is reported with its error. So is the oldest incomplete Send if it had no receive for
+    /// one.
     fn terminated(&mut self, terminate: &Terminate) {
         self.trace(terminate, false);
         self.count(Counter::TerminateRx);
@@ -316,6 +321,14 @@ impl Session<'_> {
         let slot = front.and_then(|cookie| cookie.slot);
         if let (Some(slot), Some(status)) = (slot, status) {
             self.slot_failed(slot, status);
+        }
+        let of_send = match terminate.header() {
+            Some(Header::Untagged(header)) => header.qn == QueueNumber::Send.into(),
+            Some(Header::Tagged(_)) => false,
+            None => front.is_none(),
+        };
+        if of_send && terminate.reason() == TerminateReason::Untagged(UntaggedError::NoBuffer) {
+            self.fail_oldest_send(WcStatus::RnrRetryExceeded);
         }
         self.end(EndReason::TerminateReceived);
     }

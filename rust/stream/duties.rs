@@ -35,6 +35,7 @@ use crate::sys::{
     },
     timer::{
         now_ns,
+        SoftTimer,
         Timed, //
     },
     work as queues, //
@@ -48,6 +49,16 @@ impl Timed for Stream {
         this.note_gathered();
         let more = this.one_run() == Progress::More;
         this.rush.over(now_ns(), more);
+    }
+}
+
+impl Timed<1> for Stream {
+    fn time_is_up(this: Arc<Self>) {
+        let this = this.as_arc_borrow();
+        match this.state.sock().try_lock_bh() {
+            Ok(mut locked) => this.work_in_callback(&mut locked, true),
+            Err(_) => this.go_on_in_process(),
+        };
     }
 }
 
@@ -193,7 +204,9 @@ impl Stream {
         queues::cancel_delayed::<_, 2>(self);
         queues::cancel_delayed::<_, 3>(self);
         queues::cancel_delayed::<_, 5>(self);
+        queues::cancel_delayed::<_, 6>(self);
         self.moment.cancel();
+        self.receive_look.cancel();
     }
 
     /// Finds somebody for what a batch left over.
@@ -210,6 +223,15 @@ impl Stream {
         }
         if todo.look {
             self.look_again();
+        }
+        if let Some(millis) = todo.watch_peer {
+            let delay = msecs_to_jiffies(millis);
+            queues::process().enqueue_delayed::<_, 6>(Arc::from(self), delay);
+        }
+        if let Some(nanos) = todo.look_for_receive {
+            // That of an earlier hold may be queued still.
+            self.receive_look.cancel();
+            SoftTimer::<_, 1>::start(Arc::from(self), nanos);
         }
         // Asked by the holder of the socket, for which the item waits: it sees what was read. To
         // queue it again would cost every run of a burst.

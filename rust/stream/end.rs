@@ -205,6 +205,7 @@ impl Session<'_> {
         self.proto.todo.deadline = Some(LINGER_MS);
         self.proto.tx.job = None;
         self.proto.rx.receiver.fail();
+        self.abandon_hold();
         self.pins.release();
         let unfinished = self.take_unfinished();
         match self.proto.mirror {
@@ -254,6 +255,8 @@ impl Session<'_> {
             _ if self.proto.todo.retry && self.proto.phase < Phase::Leaving => {}
             TcpState::Close => {
                 let reason = match locked.take_error() {
+                    // Both ends have closed; the peer's data is there still.
+                    None if self.proto.tx.fin_sent && self.is_held() => return,
                     // The last FIN was acknowledged.
                     None if self.proto.tx.fin_sent => self.proto.ending.closed(),
                     None => EndReason::Reset,
@@ -262,6 +265,8 @@ impl Session<'_> {
                 self.end(reason);
                 self.over(false);
             }
+            // What is behind a held Send comes when it is delivered.
+            _ if self.is_held() => {}
             _ => self.peer_fin(),
         }
     }

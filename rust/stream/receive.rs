@@ -2,7 +2,8 @@
 
 //! From TCP's receive queue to whole, verified FPDUs (RFC 5044 sections 4 and 6).
 //!
-//! Everything that arrived is taken at every call. An FPDU that lies in one socket buffer is
+//! Everything that arrived is taken at every call, but for a Send that is [held](super::hold), and
+//! what is behind it. An FPDU that lies in one socket buffer is
 //! checked and delivered where it lies; one that comes in parts, or with markers in it, goes
 //! through the stash. Nothing is delivered before its CRC is verified.
 
@@ -29,6 +30,7 @@ use iwarp_wire::{
 use kernel::prelude::*;
 
 use super::{
+    hold::Hold,
     place::Source,
     session::{
         Phase,
@@ -61,8 +63,14 @@ pub(super) struct Rx {
     pub(super) stash: Stash,
     /// The Receive that the current message goes to.
     pub(super) recv: Option<RecvWqe>,
+    /// A Send that waits for a Receive: nothing behind it is read.
+    pub(super) hold: Option<Hold>,
+    /// TCP may have octets that nobody has looked at since the stream ended.
+    pub(super) unread: bool,
     /// What was read together with the start-up frame.
     initial: KVec<u8>,
+    /// Octets of it that have been worked on.
+    initial_taken: usize,
 }
 
 impl Rx {
@@ -82,7 +90,10 @@ impl Rx {
             }),
             stash: Stash::new(),
             recv: None,
+            hold: None,
+            unread: false,
             initial: config.initial,
+            initial_taken: 0,
         }
     }
 
@@ -142,16 +153,13 @@ impl Source for SkbView<'_> {
 impl Session<'_> {
     /// Takes in what arrived; returns the octets read, which TCP is still to be told of.
     pub(super) fn receive(&mut self, locked: &mut Locked) -> usize {
+        if self.proto.rx.hold.is_some() && !self.look_for_receive() {
+            return 0;
+        }
         if !self.proto.rx.initial.is_empty() {
-            let initial = core::mem::replace(&mut self.proto.rx.initial, KVec::new());
-            let mut taken = self.feed(initial.as_slice(), initial.len());
-            while taken < initial.len() && self.charge_reassembly(locked) {
-                let rest = initial.get(taken..).unwrap_or_default();
-                taken = taken.wrapping_add(self.feed(rest, rest.len()));
-            }
-            if taken < initial.len() {
-                // Memory was missing half way. This is rare enough to give the connection up.
-                self.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
+            self.receive_initial(locked);
+            if self.is_held() {
+                return 0;
             }
         }
         let seen = self.proto.unsettled.octets();
@@ -175,8 +183,42 @@ impl Session<'_> {
         skb.len()
     }
 
+    /// Takes in what was read together with the start-up frame.
+    #[cold]
+    fn receive_initial(&mut self, locked: &mut Locked) {
+        let initial = core::mem::replace(&mut self.proto.rx.initial, KVec::new());
+        let rest = initial
+            .get(self.proto.rx.initial_taken..)
+            .unwrap_or_default();
+        let mut taken = self.feed(rest, rest.len());
+        while taken < rest.len() && self.charge_reassembly(locked) {
+            let more = rest.get(taken..).unwrap_or_default();
+            taken = taken.saturating_add(self.feed(more, more.len()));
+        }
+        if taken == rest.len() {
+            return;
+        }
+        if self.is_held() {
+            let before = self.proto.rx.initial_taken;
+            self.proto.rx.initial_taken = before.saturating_add(taken);
+            self.proto.rx.initial = initial;
+            return;
+        }
+        // Memory was missing half way. This is rare enough to give the connection up.
+        self.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
+    }
+
+    /// The stream has ended while a Send was held: throws away what TCP has.
+    #[cold]
+    pub(super) fn receive_the_rest(&mut self, locked: &mut Locked) {
+        self.proto.rx.unread = false;
+        let taken = self.receive(locked);
+        locked.receive_done(self.proto.unsettled.settle().saturating_add(taken));
+        self.watch_tcp(locked);
+    }
+
     /// Works on the `len` octets of `src`; returns how many of them were taken, less than all
-    /// only if memory is missing.
+    /// only if memory is missing, or a Send is held.
     fn feed<S: Source + ?Sized>(&mut self, src: &S, len: usize) -> usize {
         let mut off = 0;
         while off < len {
@@ -196,6 +238,9 @@ impl Session<'_> {
                     return off;
                 }
             }
+            if self.proto.rx.hold.is_some() {
+                return off;
+            }
         }
         len
     }
@@ -214,6 +259,10 @@ impl Session<'_> {
         match self.proto.rx.framer.next(seen) {
             Next::Fpdu(fpdu) if fpdu.wire_len() <= left && fpdu.is_plain() => {
                 self.verified(src, off, seen.get(LENGTH_LEN..).unwrap_or_default(), &fpdu);
+                if self.proto.rx.hold.is_some() {
+                    // It stays in TCP's queue.
+                    return Ok(0);
+                }
                 self.proto.rx.framer.advance(&fpdu);
                 self.proto.tally.received(fpdu.wire_len());
                 Ok(fpdu.wire_len())
@@ -241,6 +290,9 @@ impl Session<'_> {
         }
         let ulpdu = off.wrapping_add(LENGTH_LEN);
         self.deliver(src, ulpdu, head, fpdu.ulpdu_len());
+        if let Some(hold) = &mut self.proto.rx.hold {
+            hold.describe(head, fpdu.ulpdu_len());
+        }
     }
 
     /// Moves octets of an incomplete FPDU into the stash, and delivers it once it is whole.
@@ -281,8 +333,16 @@ impl Session<'_> {
         }
     }
 
-    /// Verifies an FPDU that came in parts, and delivers it.
+    /// Verifies an FPDU that came in parts, and delivers or keeps it.
     fn stashed(&mut self, mut whole: Stash, fpdu: &Fpdu) {
+        self.deliver_stashed(&mut whole, fpdu);
+        if let Some(hold) = &mut self.proto.rx.hold {
+            hold.keep(whole, fpdu.head_len(), fpdu.ulpdu_len());
+        }
+    }
+
+    /// Verifies an FPDU that came in parts, and delivers it.
+    fn deliver_stashed(&mut self, whole: &mut Stash, fpdu: &Fpdu) {
         if fpdu.is_plain() {
             let octets = whole.octets();
             let head = octets.get(LENGTH_LEN..).unwrap_or_default();
@@ -294,7 +354,12 @@ impl Session<'_> {
             }
         }
         match fpdu.strip(whole.octets_mut()) {
-            Ok(ulpdu) => self.deliver(ulpdu, 0, ulpdu, fpdu.ulpdu_len()),
+            Ok(ulpdu) => {
+                self.deliver(ulpdu, 0, ulpdu, fpdu.ulpdu_len());
+                if let Some(hold) = &mut self.proto.rx.hold {
+                    hold.describe(ulpdu, fpdu.ulpdu_len());
+                }
+            }
             Err(reason) => self.fail(Terminate::bare(reason)),
         }
     }

@@ -137,6 +137,23 @@ impl SentQueue {
         }
     }
 
+    /// Fails the oldest entry of this kind that is not done, for the end of the stream; `false` if there
+    /// is none.
+    pub(super) fn fail_oldest(&mut self, opcode: WcOpcode, status: WcStatus) -> bool {
+        let mut at = self.head;
+        while at != self.tail {
+            let index = self.index(at);
+            if let Some(Some(entry)) = self.ring.get_mut(index) {
+                if entry.opcode == opcode && entry.status == WcStatus::Success {
+                    entry.status = status;
+                    return true;
+                }
+            }
+            at = at.wrapping_add(1);
+        }
+        false
+    }
+
     /// Takes all of them; there is no room for others afterwards.
     pub(super) fn take(&mut self) -> Self {
         let none = Self {

@@ -73,13 +73,20 @@ pub(super) struct Todo {
     pub(super) process: bool,
     /// Somebody must end the wait for the peer, after so many milliseconds.
     pub(super) deadline: Option<u32>,
+    /// Somebody must look for a receive for the held Send, after so many nanoseconds.
+    pub(super) look_for_receive: Option<u32>,
 }
 
 impl Todo {
     /// Nothing is left to others.
     #[inline]
     pub(super) fn is_empty(self) -> bool {
-        !(self.retry || self.settle || self.look || self.process || self.deadline.is_some())
+        !(self.retry
+            || self.settle
+            || self.look
+            || self.process
+            || self.deadline.is_some()
+            || self.look_for_receive.is_some())
     }
 }
 
@@ -320,6 +327,10 @@ impl Session<'_> {
         }
         self.advance_end(locked);
         if self.proto.phase != Phase::Open {
+            if self.proto.rx.unread {
+                self.receive_the_rest(locked);
+                self.advance_end(locked);
+            }
             self.settle(locked, 0);
         }
         self.have_memory_looked_at();
@@ -401,7 +412,12 @@ impl Session<'_> {
 
     /// Counts something rare.
     pub(super) fn count(&self, counter: Counter) {
-        self.qp.device().counters().add(counter, 1);
+        self.add(counter, 1);
+    }
+
+    /// Adds to the counter of something rare.
+    pub(super) fn add(&self, counter: Counter, n: u64) {
+        self.qp.device().counters().add(counter, n);
     }
 
     /// Reports the oldest work requests, as far as TCP has taken them.

@@ -46,7 +46,10 @@ use super::{
     Role, //
 };
 use crate::verbs::{
-    cq::WcStatus,
+    cq::{
+        WcOpcode,
+        WcStatus, //
+    },
     queue::wqe::{
         BadWqe,
         Payload,
@@ -349,6 +352,37 @@ impl Session<'_> {
             entry.due = Due::Sent(0);
         }
         self.retire();
+    }
+
+    /// Fails the oldest Send that is not complete, for the end of the stream. One that has not begun
+    /// is taken up for that, and so are the work requests in front of it.
+    pub(super) fn fail_oldest_send(&mut self, status: WcStatus) {
+        self.retire();
+        if self.proto.mirror || self.proto.sent.fail_oldest(WcOpcode::Send, status) {
+            return;
+        }
+        while !self.proto.sent.is_full() {
+            let (id, opcode) = match self.proto.tx.queued.stalled.take() {
+                Some(wqe) => (wqe.id, wqe.opcode()),
+                None => match self.qp.sq().fetch() {
+                    Some(Ok(wqe)) => (wqe.id, wqe.opcode()),
+                    Some(Err(bad)) => (bad.id, bad.opcode),
+                    None => return,
+                },
+            };
+            let found = opcode == WcOpcode::Send;
+            let _ = self.proto.sent.push(Entry {
+                id,
+                due: Due::Open,
+                bytes: 0,
+                opcode,
+                status: if found { status } else { WcStatus::Success },
+                signaled: true,
+            });
+            if found {
+                return;
+            }
+        }
     }
 
     /// The work request of an open message or Read cannot be carried out.

@@ -44,29 +44,29 @@ pub(crate) fn now_ns() -> i64 {
     unsafe { bindings::ktime_get() }
 }
 
-/// Whose timer it is.
-pub(crate) trait Timed: Send + Sync + Sized + 'static {
+/// Whose timer it is, number `ID` of its timers.
+pub(crate) trait Timed<const ID: u64 = 0>: Send + Sync + Sized + 'static {
     /// The time is up. Softirq context; `this` may be the last reference.
     fn time_is_up(this: Arc<Self>);
 }
 
-/// An object with a [`SoftTimer`] in it; implemented by [`impl_has_soft_timer!`].
+/// An object with a [`SoftTimer`] number `ID` in it; implemented by [`impl_has_soft_timer!`].
 ///
 /// # Safety
 ///
 /// `soft_timer` returns a field of the object, the same one at each call.
-pub(crate) unsafe trait HasSoftTimer: Timed {
+pub(crate) unsafe trait HasSoftTimer<const ID: u64 = 0>: Timed<ID> {
     /// The timer.
-    fn soft_timer(&self) -> &SoftTimer<Self>;
+    fn soft_timer(&self) -> &SoftTimer<Self, ID>;
 }
 
 /// Names the field of an object that is its [`SoftTimer`].
 macro_rules! impl_has_soft_timer {
-    (impl HasSoftTimer for $owner:ty { self.$field:ident }) => {
+    (impl HasSoftTimer$(<$id:tt>)? for $owner:ty { self.$field:ident }) => {
         // SAFETY: The field of that name: a pattern, other than `self.field`, follows no `Deref`.
-        unsafe impl $crate::sys::timer::HasSoftTimer for $owner {
+        unsafe impl $crate::sys::timer::HasSoftTimer$(<$id>)? for $owner {
             #[inline]
-            fn soft_timer(&self) -> &$crate::sys::timer::SoftTimer<Self> {
+            fn soft_timer(&self) -> &$crate::sys::timer::SoftTimer<Self $(, $id)?> {
                 let Self { $field, .. } = self;
                 $field
             }
@@ -82,7 +82,7 @@ pub(crate) use impl_has_soft_timer;
 /// `owner` is null, or an `Arc<T>` given up by [`Arc::into_raw`] whose timer this is; it is not null
 /// while the C timer is queued.
 #[pin_data]
-pub(crate) struct SoftTimer<T: Timed> {
+pub(crate) struct SoftTimer<T: Timed<ID>, const ID: u64 = 0> {
     /// The C object.
     #[pin]
     raw: Opaque<bindings::hrtimer>,
@@ -93,11 +93,11 @@ pub(crate) struct SoftTimer<T: Timed> {
 }
 
 // SAFETY: The C functions lock; an `Arc<T>` may be moved to the CPU on which the time is up.
-unsafe impl<T: Timed> Send for SoftTimer<T> {}
+unsafe impl<T: Timed<ID>, const ID: u64> Send for SoftTimer<T, ID> {}
 // SAFETY: As above.
-unsafe impl<T: Timed> Sync for SoftTimer<T> {}
+unsafe impl<T: Timed<ID>, const ID: u64> Sync for SoftTimer<T, ID> {}
 
-impl<T: Timed> SoftTimer<T> {
+impl<T: Timed<ID>, const ID: u64> SoftTimer<T, ID> {
     /// A timer that does not run.
     pub(crate) fn new() -> impl PinInit<Self> {
         // INVARIANT: Null, and not queued.
@@ -120,7 +120,7 @@ impl<T: Timed> SoftTimer<T> {
     /// already, which changes nothing. Any context but hard interrupts.
     pub(crate) fn start(owner: Arc<T>, nanos: u32) -> bool
     where
-        T: HasSoftTimer,
+        T: HasSoftTimer<ID>,
     {
         let timer = owner.soft_timer();
         let hrtimer = timer.raw.get();
@@ -182,7 +182,7 @@ impl<T: Timed> SoftTimer<T> {
         // keeps its object.
         let this = unsafe { &*container_of!(raw, Self, raw) };
         if let Some(owner) = this.take() {
-            T::time_is_up(owner);
+            <T as Timed<ID>>::time_is_up(owner);
         }
         // The timer may be gone by now: for this answer C does not look at it again.
         // SAFETY: No requirements.
@@ -245,7 +245,7 @@ mod tests {
     fn tells_once_for_each_start() -> Result {
         let clock = clock()?;
         for round in 1..=3 {
-            assert!(SoftTimer::start(clock.clone(), 200_000));
+            assert!(SoftTimer::<_, 0>::start(clock.clone(), 200_000));
             assert!(eventually(|| clock.told.load(Relaxed) == round));
         }
         wait_for_all();
@@ -259,8 +259,8 @@ mod tests {
     fn runs_once_and_can_be_stopped() -> Result {
         let clock = clock()?;
         // Three seconds.
-        assert!(SoftTimer::start(clock.clone(), 3_000_000_000));
-        assert!(!SoftTimer::start(clock.clone(), 1_000));
+        assert!(SoftTimer::<_, 0>::start(clock.clone(), 3_000_000_000));
+        assert!(!SoftTimer::<_, 0>::start(clock.clone(), 1_000));
         assert!(clock.timer.cancel());
         assert!(!clock.timer.cancel());
         assert_eq!(clock.told.load(Relaxed), 0);
@@ -272,7 +272,7 @@ mod tests {
     fn may_hold_the_last_reference() -> Result {
         let clock = clock()?;
         let told = clock.clone();
-        assert!(SoftTimer::start(clock.clone(), 100_000));
+        assert!(SoftTimer::<_, 0>::start(clock.clone(), 100_000));
         drop(clock);
         assert!(eventually(|| told.told.load(Relaxed) == 1));
         wait_for_all();

@@ -60,6 +60,12 @@ counters! {
     TxOctets = c"tx_octets",
     /// Completions that found no room.
     CqOverflows = c"cq_overflows",
+    /// Sends that found no receive posted, and were held.
+    RnrHolds = c"rnr_holds",
+    /// Microseconds for which they were held.
+    RnrHeldUs = c"rnr_held_us",
+    /// Of them those that ended a stream, as no receive was posted in time.
+    RnrTimeouts = c"rnr_timeouts",
 }
 
 /// The counters of a device.

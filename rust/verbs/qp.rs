@@ -13,6 +13,7 @@
 //! - [`modify`]: the verbs that change and tell attributes
 //! - [`direct`], [`named`]: queue pairs whose owner names the peer, and which connect themselves
 //! - [`reset`]: from any state back to the first
+//! - [`rnr`]: how long a message may wait for a receive
 //! - [`flush`]: completion of what will not be executed any more
 //! - [`gone`]: who is told of the end
 //!
@@ -26,6 +27,7 @@ pub(crate) mod modify;
 mod named;
 mod post;
 mod reset;
+mod rnr;
 mod state;
 
 use kernel::{
@@ -216,6 +218,8 @@ pub(crate) struct Qp {
     events: Atomic<u32>,
     /// The peer's rights: `enum ib_access_flags`.
     rights: Atomic<u32>,
+    /// The stream holds a message that waits for a receive.
+    held: Atomic<bool>,
     /// The queue pair as `ib_core` knows it. Its users: work items, the stream, the attached
     /// connection manager, and references of `iw_cm`.
     core: Arc<CoreRef<CoreQp>>,
@@ -342,6 +346,7 @@ impl Qp {
                 made: Atomic::new(false),
                 events: Atomic::new(0),
                 rights: Atomic::new(u32::MAX),
+                held: Atomic::new(false),
                 core,
                 report <- new_work!("rsiw_qp_report"),
                 flush_on <- new_work!("rsiw_qp_flush"),

@@ -81,11 +81,6 @@ def queue_number(victim):
         refused(victim, lambda m: rdmap.send(1, b"x", qn=qn), "1/2/01")
 
 
-@case("DDP-51 RPC-05 DDP-65")
-def no_buffer(victim):
-    refused(victim, lambda m: rdmap.send(1, b"x"), "1/2/02", recvs=0)
-
-
 @case("DDP-52")
 def message_number(victim):
     for msn in (0, 1 << 31, 0xFFFFFFFF):

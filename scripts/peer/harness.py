@@ -22,6 +22,7 @@ PEER_TO_PEER = os.environ.get("RSIW_PEER_TO_PEER", "0") == "1"
 REVISION = int(os.environ.get("RSIW_REVISION", "2"))
 FALLBACK = os.environ.get("RSIW_FALLBACK", "1") == "1"
 REQUEST_SECONDS = int(os.environ.get("RSIW_REQUEST_MS", "5000")) / 1000
+RNR_SECONDS = int(os.environ.get("RSIW_RNR_MS", "10000")) / 1000
 REPLY_SECONDS = int(os.environ.get("RSIW_REPLY_MS", "10000")) / 1000
 # What is about memory, and not about the messages, and how both are called (DDP-65, DDP-85).
 ACCESS = [f"0/1/{code}" for code in ("00", "01", "02", "03", "04", "09", "ff")] + [f"1/1/{code:02}" for code in range(4)]

@@ -13,6 +13,7 @@ sys.dont_write_bytecode = True
 # Importing a file registers its cases.
 import cases_startup  # noqa: E402,F401
 import cases_receive  # noqa: E402,F401
+import cases_late  # noqa: E402,F401
 import cases_memory  # noqa: E402,F401
 import cases_active  # noqa: E402,F401
 import cases_silence  # noqa: E402,F401

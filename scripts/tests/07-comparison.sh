@@ -126,6 +126,7 @@ row "Read of several SGEs" "rsiw=yes siw=no rxe=yes" check read_with_two_element
 row "ibv_reg_mr_iova" "rsiw=yes siw=no rxe=yes" check iova
 row "solicited-only notification" "rsiw=yes siw=no rxe=yes" check solicited_only
 row "more than 144 one-page objects" "rsiw=yes siw=no rxe=yes" check many_objects
+row "a Send waits for its receive" "rsiw=yes siw=no rxe=yes" check late_receive
 row "others connect beside a peer that stalls" "rsiw=yes siw=no" passes_stalled_peer
 row "ibv_rc_pingpong" "rsiw=yes siw=no rxe=yes" pingpong
 row "atomics" "rsiw=no siw=no rxe=yes" has_atomics

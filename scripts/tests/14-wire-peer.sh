@@ -17,7 +17,7 @@ FAILED=0
 pass() {
 	local name=$1 setting
 	shift
-	export RSIW_ADDRESS=$RDMA_V4 RSIW_TESTBIN RSIW_REQUEST_MS=2000 RSIW_REPLY_MS=3000
+	export RSIW_ADDRESS=$RDMA_V4 RSIW_TESTBIN RSIW_REQUEST_MS=2000 RSIW_REPLY_MS=3000 RSIW_RNR_MS=2000
 	for setting in RSIW_CRC=1 RSIW_MARKERS=0 RSIW_PEER_TO_PEER=0 RSIW_REVISION=2 RSIW_FALLBACK=1; do
 		export "${setting?}"
 	done
@@ -30,14 +30,15 @@ pass() {
 	timeout -k 5 $((240 * FACTOR)) python3 "$PEER_DIR/wire_peer.py" "$@" || FAILED=1
 }
 
-RSIW_PARAMS="mpa_request_timeout_ms=2000 mpa_reply_timeout_ms=3000"
+PARAMS="mpa_request_timeout_ms=2000 mpa_reply_timeout_ms=3000 rnr_timeout_ms=2000"
+RSIW_PARAMS=$PARAMS
 single_bed
 pass "defaults" -- "$@"
 
 next_bed() {
 	rdma link del r0
 	unload_type rsiw
-	RSIW_PARAMS="mpa_request_timeout_ms=2000 mpa_reply_timeout_ms=3000 $1"
+	RSIW_PARAMS="$PARAMS $1"
 	rsiw_load
 	make_link r0 rd0
 }
@@ -45,7 +46,7 @@ next_bed() {
 next_bed crc=0
 pass "CRC off" RSIW_CRC=0 -- crc default_reply the_request what_we_send writes_are_there read_is_answered "$@"
 next_bed markers=1
-pass "markers on" RSIW_MARKERS=1 -- markers default_reply the_request writes_are_there one_octet what_we_send \
+pass "markers on" RSIW_MARKERS=1 -- markers late default_reply the_request writes_are_there one_octet what_we_send \
 	read_is_answered fpdu_right_behind reads_one_at_a_time forged "$@"
 next_bed peer_to_peer=1
 pass "peer to peer" RSIW_PEER_TO_PEER=1 -- the_request rtr depths_are_told what_we_send reads_one_at_a_time \

@@ -56,7 +56,7 @@ impl WcOpcode {
     }
 }
 
-/// How it ended; the values are those of `enum siw_wc_status`.
+/// How it ended; the values are those of `enum siw_wc_status`, but for the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum WcStatus {
@@ -81,9 +81,20 @@ pub(crate) enum WcStatus {
     RemInvReq = 8,
     /// Anything else.
     General = 9,
+    /// The peer had no receive for a Send in time. `enum siw_wc_status` does not know it: a process is
+    /// told [`General`](Self::General).
+    RnrRetryExceeded = 10,
 }
 
 impl WcStatus {
+    /// As a process gets it (`enum siw_wc_status`).
+    pub(super) const fn to_process(self) -> Self {
+        match self {
+            Self::RnrRetryExceeded => Self::General,
+            other => other,
+        }
+    }
+
     /// As kernel users get it, from what the ring has.
     pub(super) const fn to_ib(ring: u16) -> IbWcStatus {
         match ring {
@@ -96,6 +107,7 @@ impl WcStatus {
             6 => IbWcStatus::LocAccess,
             7 => IbWcStatus::RemAccess,
             8 => IbWcStatus::RemInvReq,
+            10 => IbWcStatus::RnrRetryExceeded,
             _ => IbWcStatus::General,
         }
     }

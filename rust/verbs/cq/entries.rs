@@ -180,7 +180,11 @@ impl Entries {
         // No key is told to a process, which could not tell whether there is one.
         let words = [c.id, 0, 0, u64::from(qpn)];
         self.ring.write::<CQE_WORDS>(at, &words);
-        self.ring.publish(at, description(c, flag::VALID));
+        let c = Completion {
+            status: c.status.to_process(),
+            ..*c
+        };
+        self.ring.publish(at, description(&c, flag::VALID));
         true
     }
 

@@ -108,6 +108,10 @@ pub(in crate::verbs) struct Kept {
     ord: u8,
     /// Reads the peer may have outstanding (IRD).
     pub(super) ird: u8,
+    /// How often a message is sent again for which there is no receive; 7: for ever.
+    pub(super) rnr_retry: Option<u8>,
+    /// How long until then, as a code.
+    pub(super) min_rnr_timer: Option<u8>,
 }
 
 impl Kept {
@@ -116,6 +120,8 @@ impl Kept {
         self.access = change.access.unwrap_or(self.access);
         self.ord = change.max_rd_atomic.unwrap_or(self.ord);
         self.ird = change.max_dest_rd_atomic.unwrap_or(self.ird);
+        self.rnr_retry = change.rnr_retry.or(self.rnr_retry);
+        self.min_rnr_timer = change.min_rnr_timer.or(self.min_rnr_timer);
     }
 }
 
@@ -125,6 +131,8 @@ impl Default for Kept {
             access: 0,
             ord: limits::MAX_RD_ATOM as u8,
             ird: limits::MAX_RD_ATOM as u8,
+            rnr_retry: None,
+            min_rnr_timer: None,
         }
     }
 }

@@ -117,6 +117,8 @@ impl Qp {
         let result = self.rq.ring().ok_or(EINVAL)?.post(wrs);
         if self.state() == QpState::Error {
             self.flush();
+        } else {
+            self.tell_held();
         }
         result
     }

@@ -130,6 +130,13 @@ impl Msn {
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
     }
+
+    /// The number of the message before this one; 2^32-1 precedes 0.
+    #[inline]
+    #[must_use]
+    pub const fn previous(self) -> Self {
+        Self(self.0.wrapping_sub(1))
+    }
 }
 
 /// A message offset: where a segment of an untagged message lies in it, in octets

@@ -13,6 +13,24 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The receive for a message is posted later than it was sent. */
+static void late_receive(void)
+{
+	struct bed bed = bed_open(NULL);
+	struct ibv_sge sge = element(bed.a, memory[0], 64);
+	struct ibv_wc wc;
+
+	post(&bed.p.a, request(IBV_WR_SEND, &sge, 1));
+	if (!wait_completion(bed.p.b.recv_cq, &wc, 0.1))
+		fail("a completion of no receive");
+	post_recv(&bed.p.b, 7, element(bed.b, memory[1], 64));
+	wc = success(bed.p.b.recv_cq);
+	if (wc.wr_id != 7 || wc.byte_len != 64 || memory[1][63] != 0x11)
+		fail("something else arrived");
+	success(bed.p.a.send_cq);
+	bed_close(&bed);
+}
+
 static void solicited_only(void)
 {
 	struct pair_options o = pair_defaults();
@@ -273,7 +291,8 @@ static const struct {
 	void (*run)(void);
 } checks[] = {
 #define CHECK(name) { #name, name }
-	CHECK(solicited_only), CHECK(read_with_two_elements), CHECK(iova), CHECK(optional_access), CHECK(many_objects),
+	CHECK(solicited_only), CHECK(read_with_two_elements), CHECK(iova),
+	CHECK(optional_access), CHECK(many_objects), CHECK(late_receive),
 	CHECK(private_data), CHECK(wrong_posts), CHECK(bad_key_flushes_in_order), CHECK(other_domain),
 	CHECK(remote_rights), CHECK(read_only_mapping), CHECK(cq_overflow), CHECK(srq_limit),
 	CHECK(zero_length), CHECK(more_reads_than_ord), CHECK(wrong_modifies), CHECK(disconnect_flushes),

@@ -165,6 +165,7 @@ static int step(struct pair *p, struct rdma_cm_event *event, const struct pair_o
 		.responder_resources = o->ird,
 		.initiator_depth = o->ord,
 		.retry_count = 7,
+		.rnr_retry_count = 7,
 	};
 
 	switch (event->event) {

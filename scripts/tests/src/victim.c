@@ -311,6 +311,8 @@ static int serve(char *line)
 		return do_reject(data);
 	if (sscanf(line, "send %d %d %63s", &a, &b, text) == 3)
 		return do_post(IBV_WR_SEND, a, 0, 0, b, text);
+	if (sscanf(line, "recv %d", &a) == 1 && a >= 0 && (size_t)(a + 1) * recv_size <= RECV_MAX)
+		return answer_errno(post_recv(a));
 	if (sscanf(line, "write %d %x %lx %d", &a, &key, &to, &b) == 4)
 		return do_post(IBV_WR_RDMA_WRITE, a, key, to, b, "-");
 	if (sscanf(line, "read %d %x %lx %d", &a, &key, &to, &b) == 4)

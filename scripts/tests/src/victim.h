@@ -21,6 +21,9 @@ void find_memory(void);
 /* Makes the objects of a connection on @id and posts the receives. */
 void make(struct rdma_cm_id *id, int recvs, uint32_t size);
 
+/* Posts receive @number, into the buffer of that number. */
+int post_recv(int number);
+
 /* Tells the peer their numbers and keys. */
 void print_made(void);
 

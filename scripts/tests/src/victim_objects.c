@@ -23,21 +23,23 @@ void find_memory(void)
 		fail("no memory");
 }
 
+int post_recv(int number)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)buffers + (size_t)number * recv_size, .length = recv_size, .lkey = recv_mr->lkey,
+	};
+	struct ibv_recv_wr wr = { .wr_id = number, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	return ibv_post_recv(me.qp, &wr, &bad);
+}
+
 static void post_recvs(int count)
 {
-	struct ibv_recv_wr wr = { .num_sge = 1 }, *bad;
-	struct ibv_sge sge;
 	int i;
 
-	for (i = 0; i < count; i++) {
-		sge = (struct ibv_sge){
-			.addr = (uintptr_t)buffers + (size_t)i * recv_size, .length = recv_size, .lkey = recv_mr->lkey,
-		};
-		wr.wr_id = i;
-		wr.sg_list = &sge;
-		if (ibv_post_recv(me.qp, &wr, &bad))
+	for (i = 0; i < count; i++)
+		if (post_recv(i))
 			fail("ibv_post_recv");
-	}
 }
 
 static struct ibv_mr *part(struct ibv_pd *pd, int offset, int len, int access)

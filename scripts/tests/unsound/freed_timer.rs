@@ -28,6 +28,6 @@ pub(crate) fn case(clock: Arc<Clock>) -> Result {
         let timer = KBox::pin_init(SoftTimer::<Clock>::new(), GFP_KERNEL)?;
         timer.start(clock.clone(), 1_000_000_000);
     }
-    SoftTimer::start(clock, 1_000_000_000);
+    SoftTimer::<_, 0>::start(clock, 1_000_000_000);
     Ok(())
 }

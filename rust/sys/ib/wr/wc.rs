@@ -30,6 +30,8 @@ pub(crate) enum IbWcStatus {
     RemAccess = bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR,
     /// The peer refused the request.
     RemInvReq = bindings::ib_wc_status_IB_WC_REM_INV_REQ_ERR,
+    /// The peer had no receive for it in time.
+    RnrRetryExceeded = bindings::ib_wc_status_IB_WC_RNR_RETRY_EXC_ERR,
     /// Anything else.
     General = bindings::ib_wc_status_IB_WC_GENERAL_ERR,
 }

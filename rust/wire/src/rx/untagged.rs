@@ -160,6 +160,17 @@ impl Receiver {
         }))
     }
 
+    /// Takes back the last decision, the first `segment` of a Send for which there is no receive
+    /// buffer yet. The segment is to be given to [`Receiver::receive`] again before any other.
+    ///
+    /// The stream counts as [started](Receiver::started): a valid FPDU came.
+    pub fn defer(&mut self, segment: &SendSegment) {
+        self.send = None;
+        if segment.last {
+            self.send_msn = self.send_msn.previous();
+        }
+    }
+
     /// Immediate Data: counts as a Send.
     fn immediate(
         &mut self,

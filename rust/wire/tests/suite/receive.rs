@@ -163,6 +163,24 @@ fn segments_of_a_send() {
     assert!(next.first && next.end() == 4);
 }
 
+/// DDP-65: a Send that waits for a buffer is decided upon again as if it had not come yet.
+#[test]
+fn deferred_send_is_taken_again() {
+    for last in [true, false] {
+        let mut sink = Sink::new();
+        let first = untagged(3, 0, 1, 0, last, b"data");
+        let Decision::Send(segment) = sink.receive(&first) else {
+            panic!("it is a Send")
+        };
+        sink.receiver.defer(&segment);
+        assert!(sink.receiver.started());
+        assert_eq!(sink.receive(&first), send(true, 0, 4, last));
+        let (msn, mo) = if last { (2, 0) } else { (1, 4) };
+        let next = untagged(3, 0, msn, mo, true, b"more");
+        assert_eq!(sink.receive(&next), send(last, mo, 4, true));
+    }
+}
+
 /// DDP-53: an offset that is not the next one.
 #[test]
 fn offset_that_is_not_the_next() {

@@ -361,7 +361,7 @@ static int one_connection(int number, const struct sockaddr *to)
 	if (!plain)
 		err = err ?: kv_srq(to, contexts[number]) ?: kv_cut(to) ?: kv_scope(to, contexts[number]);
 	if (!plain)
-		err = err ?: kv_unreadable(to, contexts[number]);
+		err = err ?: kv_unreadable(to, contexts[number]) ?: kv_rnr(to, contexts[number]);
 out:
 	kvfree(s);
 	kfree(p);

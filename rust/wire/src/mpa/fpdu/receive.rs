@@ -265,7 +265,7 @@ impl Fpdu {
 
     /// Octets in front of the ULPDU's first octet, which shares a word with the length field.
     #[inline]
-    fn head_len(&self) -> usize {
+    pub fn head_len(&self) -> usize {
         if self.layout.markers.leading() {
             LENGTH_LEN.wrapping_add(index(marker::LEN))
         } else {

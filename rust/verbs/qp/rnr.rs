@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Receiver not ready: how long a Send may wait for a receive.
+//!
+//! InfiniBand's responder answers such a Send with a negative acknowledgment that carries
+//! `min_rnr_timer`, and the requester sends it again after that time, `rnr_retry` times. Here the
+//! receiving end holds the Send for as long, by its own two attributes.
+
+use kernel::sync::{
+    atomic::Relaxed,
+    Arc, //
+};
+
+use super::Qp;
+use crate::params;
+
+/// The `rnr_retry` that means without end.
+const RETRY_FOR_EVER: u8 = 7;
+
+/// The unit of [`TIMES`], in nanoseconds.
+const UNIT_NS: u64 = 10_000;
+
+/// The times that the codes of `min_rnr_timer` stand for (InfiniBand Architecture Specification,
+/// volume 1, encoding of the RNR NAK timer field).
+const TIMES: [u16; 32] = [
+    0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
+    2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+];
+
+/// The time of code 0, which has no room in the table.
+const TIME_OF_CODE_0: u64 = 65_536;
+
+/// Nanoseconds for which a Send is held by these two attributes; `None`: for ever.
+fn limit_ns(timer: u8, retries: u8) -> Option<u64> {
+    if retries == RETRY_FOR_EVER {
+        return None;
+    }
+    let time = match timer {
+        0 => TIME_OF_CODE_0,
+        code => TIMES.get(usize::from(code)).copied().unwrap_or(0).into(),
+    };
+    Some(time.wrapping_mul(UNIT_NS).wrapping_mul(retries.into()))
+}
+
+impl Qp {
+    /// Nanoseconds for which a Send may wait for a receive; `None`: for ever. The module's parameter
+    /// where the owner has not told both attributes: a connection manager does not. Any context.
+    pub(crate) fn rnr_limit(&self) -> Option<u64> {
+        let (timer, retries) = {
+            let attrs = &self.inner.lock().attrs;
+            (attrs.min_rnr_timer, attrs.rnr_retry)
+        };
+        match (timer, retries) {
+            (Some(timer), Some(retries)) => limit_ns(timer, retries),
+            _ => Some(u64::from(params::rnr_timeout_ms()).wrapping_mul(1_000_000)),
+        }
+    }
+
+    /// Notes that the stream holds a Send, or does not any more.
+    pub(crate) fn set_held(&self, held: bool) {
+        self.held.store(held, Relaxed);
+    }
+
+    /// A kernel user has posted receives: has the stream that holds a Send look for them. A hold that
+    /// begins just now may be missed, and looks by itself. Any context but hard interrupts.
+    pub(super) fn tell_held(self: &Arc<Self>) {
+        if !self.held.load(Relaxed) {
+            return;
+        }
+        let (stream, mirror) = {
+            let inner = self.inner.lock();
+            (inner.stream.clone(), inner.mirror.clone())
+        };
+        // Of a queue pair that is connected to itself the mirror is the end that receives.
+        if let Some(stream) = mirror.or(stream) {
+            stream.receive_posted();
+        }
+    }
+}
+
+#[kernel::macros::kunit_tests(rsiw_verbs_rnr)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_specification() {
+        let ms = |code, retries| limit_ns(code, retries).map(|ns| ns / 10_000);
+        assert_eq!(ms(0, 1), Some(65_536));
+        assert_eq!(ms(1, 6), Some(6));
+        assert_eq!(ms(12, 3), Some(3 * 64));
+        assert_eq!(ms(14, 1), Some(128));
+        assert_eq!(ms(31, 6), Some(6 * 49_152));
+        assert_eq!(ms(31, 0), Some(0));
+        assert_eq!(ms(1, 7), None);
+    }
+}

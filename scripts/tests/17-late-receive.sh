@@ -1,0 +1,11 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 300
+# Sends that find no receive posted (src/rnr.c): held until one is, for as long as the queue pair's
+# attributes say, with the window closed; ended by the Terminate, by error and by destruction; and
+# nothing of it is felt by other connections. Arguments pick cases.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+
+single_bed
+timeout -k 5 $((200 * FACTOR)) "$RSIW_TESTBIN/rnr" "$RDMA_V4" r0 1 "$@" 2>&1 || die "rnr: status $?"

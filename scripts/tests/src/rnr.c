@@ -1,0 +1,590 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Sends that find no receive posted.
+ *
+ *   rnr ADDRESS DEVICE GID_INDEX [CASE...]
+ *
+ * streams: every message to an end that posts its receives late arrives, once, in order and whole,
+ * over queue pairs that connect themselves and over rdma_cm, from receive queues and from shared ones.
+ * bound, at_once, error, destroyed, left: see there. beside: others feel nothing of it.
+ */
+#include "pair.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_DEPTH	16
+#define MAX_SIZE	(1 << 20)
+/* Messages the sender has posted at a time: of MAX_SIZE more than what TCP's two ends take. */
+#define UNDER_WAY	16
+#define START_MS	20	/* before the first receive is posted */
+#define LIMIT_SECONDS	60.0
+#define STEP_SECONDS	10.0
+#define MESSAGES	301
+#define OTHERS		12
+#define FULL		2	/* of them send more than TCP takes */
+
+struct shape {
+	int depth;		/* receives posted at a time */
+	int delay_us;		/* from a completion to the next post of its buffer */
+	int size;		/* octets of a message */
+	int count;		/* messages */
+};
+
+static const struct shape shapes[] = {
+	{ 1, 0, 64, 500 },
+	{ 4, 300, 4096, 400 },
+	{ MAX_DEPTH, 50, 64, 2000 },
+	{ 1, 1500, 65536, 60 },
+	{ 4, 5000, MAX_SIZE, 16 },
+};
+
+/* What a queue pair is told of the wait for receives. */
+struct wait {
+	int timer;		/* min_rnr_timer */
+	int retries;		/* rnr_retry */
+};
+
+static const struct wait for_ever_wait = { 1, 7 };
+
+static const char *address, *device;
+static int gid_index;
+static uint8_t *sent, *received, *expected;
+
+/* The value of one of the device's counters. */
+static unsigned long counter(const char *name)
+{
+	unsigned long value;
+	char path[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/%s", device, name);
+	file = fopen(path, "r");
+	if (!file || fscanf(file, "%lu", &value) != 1)
+		fail("cannot read %s", path);
+	fclose(file);
+	return value;
+}
+
+static void fill(uint8_t *at, int size, uint64_t number)
+{
+	int i;
+
+	for (i = 0; i < size; i += 8) {
+		uint64_t word = (number + 1) * 0x9e3779b97f4a7c15ull + i;
+
+		memcpy(at + i, &word, 8);
+	}
+}
+
+static struct ibv_context *open_device(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL), **d;
+	struct ibv_context *context = NULL;
+
+	for (d = list; d && *d && !context; d++)
+		if (!strcmp(ibv_get_device_name(*d), device))
+			context = ibv_open_device(*d);
+	if (!context)
+		fail("cannot open %s", device);
+	ibv_free_device_list(list);
+	return context;
+}
+
+static void make_end(struct end *e, struct ibv_context *context, int shared)
+{
+	struct ibv_srq_init_attr srq = { .attr = { .max_wr = MAX_DEPTH, .max_sge = 1 } };
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = UNDER_WAY, .max_recv_wr = MAX_DEPTH, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+
+	e->pd = ibv_alloc_pd(context);
+	e->send_cq = ibv_create_cq(context, 4 * MAX_DEPTH, NULL, NULL, 0);
+	e->recv_cq = ibv_create_cq(context, 4 * MAX_DEPTH, NULL, NULL, 0);
+	if (!e->pd || !e->send_cq || !e->recv_cq)
+		fail("cannot make what a queue pair needs");
+	if (shared) {
+		e->srq = ibv_create_srq(e->pd, &srq);
+		if (!e->srq)
+			fail("cannot make a shared receive queue");
+	}
+	init.send_cq = e->send_cq;
+	init.recv_cq = e->recv_cq;
+	init.srq = e->srq;
+	e->qp = ibv_create_qp(e->pd, &init);
+	if (!e->qp)
+		fail("cannot make a queue pair");
+}
+
+static void free_end(struct end *e)
+{
+	ibv_destroy_qp(e->qp);
+	if (e->srq)
+		ibv_destroy_srq(e->srq);
+	ibv_destroy_cq(e->send_cq);
+	ibv_destroy_cq(e->recv_cq);
+	ibv_dealloc_pd(e->pd);
+}
+
+/* To RTS, with @peer as the other end. */
+static void connect_end(struct end *e, struct end *peer, const struct wait *w)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT, .port_num = 1,
+		.qp_access_flags = IBV_ACCESS_LOCAL_WRITE,
+	};
+	union ibv_gid gid;
+	int err;
+
+	err = ibv_query_gid(e->qp->context, 1, gid_index, &gid) ||
+	      ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	attr = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer->qp->qp_num,
+		.rq_psn = peer->qp->qp_num, .max_dest_rd_atomic = 1, .min_rnr_timer = w->timer,
+		.ah_attr = { .is_global = 1, .port_num = 1,
+			     .grh = { .dgid = gid, .hop_limit = 1, .sgid_index = gid_index } },
+	};
+	err = err || ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				   IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	attr = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = w->retries,
+		.sq_psn = e->qp->qp_num, .max_rd_atomic = 1,
+	};
+	err = err || ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+				   IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	if (err)
+		fail("ibv_modify_qp");
+}
+
+static void post_recv(struct end *e, struct ibv_mr *mr, const struct shape *s, int slot)
+{
+	struct ibv_sge sge = { (uintptr_t)received + (size_t)slot * s->size, s->size, mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = slot, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	if (e->srq ? ibv_post_srq_recv(e->srq, &wr, &bad) : ibv_post_recv(e->qp, &wr, &bad))
+		fail("cannot post a receive");
+}
+
+static void post_send(struct end *e, struct ibv_mr *mr, const struct shape *s, int number)
+{
+	uint8_t *at = sent + (size_t)(number % UNDER_WAY) * s->size;
+	struct ibv_sge sge = { (uintptr_t)at, s->size, mr->lkey };
+	struct ibv_send_wr wr = {
+		.wr_id = number, .sg_list = &sge, .num_sge = 1,
+		.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED,
+	};
+
+	fill(at, s->size, number);
+	must_post_send(e, &wr);
+}
+
+/* The completion of a receive: that of message @number. */
+static void check_message(const struct ibv_wc *wc, const struct shape *s, int number)
+{
+	if (wc->status)
+		fail("message %d: %s", number, ibv_wc_status_str(wc->status));
+	fill(expected, s->size, number);
+	if (wc->byte_len != (uint32_t)s->size || memcmp(expected, received + wc->wr_id * s->size, s->size))
+		fail("message %d is not what was sent", number);
+}
+
+static void stream(struct end *a, struct end *b, const struct shape *s, int start_ms, const char *what)
+{
+	struct ibv_mr *from = must_register(a->pd, sent, (size_t)UNDER_WAY * s->size, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_mr *to = must_register(b->pd, received, (size_t)s->depth * s->size, IBV_ACCESS_LOCAL_WRITE);
+	unsigned long holds = counter("rnr_holds"), us = counter("rnr_held_us");
+	unsigned long timeouts = counter("rnr_timeouts");
+	double begun = now(), due[MAX_DEPTH];
+	int posted = 0, done = 0, got = 0, i;
+	struct ibv_wc wc;
+
+	for (i = 0; i < s->depth; i++)
+		due[i] = begun + start_ms * 1e-3;
+	while (got < s->count) {
+		for (; posted < s->count && posted < done + UNDER_WAY; posted++)
+			post_send(a, from, s, posted);
+		while (ibv_poll_cq(a->send_cq, 1, &wc) == 1) {
+			if (wc.status)
+				fail("%s: send %d: %s", what, (int)wc.wr_id, ibv_wc_status_str(wc.status));
+			done++;
+		}
+		while (ibv_poll_cq(b->recv_cq, 1, &wc) == 1) {
+			check_message(&wc, s, got++);
+			due[wc.wr_id] = now() + s->delay_us * 1e-6;
+		}
+		for (i = 0; i < s->depth; i++) {
+			if (due[i] && due[i] <= now()) {
+				due[i] = 0;
+				post_recv(b, to, s, i);
+			}
+		}
+		if (now() > begun + LIMIT_SECONDS)
+			fail("%s: %d of %d messages of %d octets after %.0f s", what, got, s->count, s->size,
+			     LIMIT_SECONDS);
+		usleep(20);
+	}
+	holds = counter("rnr_holds") - holds;
+	us = counter("rnr_held_us") - us;
+	timeouts = counter("rnr_timeouts") - timeouts;
+	/* The first message was sent long before the first receive was posted. */
+	if (!holds || us < start_ms * 500ul || timeouts)
+		fail("%s: counted %lu holds of %lu us, %lu time-outs", what, holds, us, timeouts);
+	printf("%s: %d messages of %d octets, %d receives, each %d us late: %.2f s, %lu held for %lu us\n",
+	       what, s->count, s->size, s->depth, s->delay_us, now() - begun, holds, us);
+	ibv_dereg_mr(from);
+	ibv_dereg_mr(to);
+}
+
+/* Two queue pairs that connect themselves, the second of which gets the messages. */
+struct two {
+	struct ibv_context *context;
+	struct end a, b;
+};
+
+static void open_two(struct two *t, int shared, const struct wait *w)
+{
+	memset(t, 0, sizeof(*t));
+	t->context = open_device();
+	make_end(&t->a, t->context, 0);
+	make_end(&t->b, t->context, shared);
+	connect_end(&t->a, &t->b, w);
+	connect_end(&t->b, &t->a, w);
+}
+
+static void close_two(struct two *t)
+{
+	if (t->a.qp)
+		free_end(&t->a);
+	if (t->b.qp)
+		free_end(&t->b);
+	ibv_close_device(t->context);
+}
+
+static void direct(const struct shape *s, int shared)
+{
+	struct two t;
+
+	open_two(&t, shared, &for_ever_wait);
+	stream(&t.a, &t.b, s, START_MS, shared ? "rendezvous, shared" : "rendezvous");
+	close_two(&t);
+}
+
+static void by_cm(const struct shape *s, int shared)
+{
+	struct pair_options o = pair_defaults();
+	struct pair p;
+
+	o.shared_recv = shared;
+	o.send_depth = UNDER_WAY;
+	o.recv_depth = MAX_DEPTH;
+	if (pair_open(&p, NULL, address, &o))
+		fail("cannot connect to %s", address);
+	stream(&p.a, &p.b, s, START_MS, shared ? "rdma_cm, shared" : "rdma_cm");
+	pair_close(&p);
+}
+
+static void streams(void)
+{
+	size_t i;
+	int shared;
+
+	for (i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
+		for (shared = 0; shared < 2; shared++) {
+			direct(&shapes[i], shared);
+			by_cm(&shapes[i], shared);
+		}
+	}
+}
+
+/* Posts sends of the end until as many are under way as it can have. */
+static struct ibv_mr *post_sends(struct end *e, int size, int count)
+{
+	const struct shape s = { 1, 0, size, count };
+	struct ibv_mr *mr = must_register(e->pd, sent, (size_t)UNDER_WAY * size, IBV_ACCESS_LOCAL_WRITE);
+	int i;
+
+	for (i = 0; i < count; i++)
+		post_send(e, mr, &s, i);
+	return mr;
+}
+
+static void wait_for_holds(unsigned long before, unsigned long count)
+{
+	double end = now() + STEP_SECONDS;
+
+	while (counter("rnr_holds") < before + count) {
+		if (now() > end)
+			fail("nothing is held after %.0f s", STEP_SECONDS);
+		usleep(1000);
+	}
+}
+
+static void wait_for_state(struct end *e, enum ibv_qp_state state, const char *what)
+{
+	double end = now() + STEP_SECONDS;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	do {
+		if (ibv_query_qp(e->qp, &attr, IBV_QP_STATE, &init))
+			fail("ibv_query_qp");
+		if (attr.qp_state == state)
+			return;
+		usleep(1000);
+	} while (now() < end);
+	fail("%s: state %d after %.0f s", what, attr.qp_state, STEP_SECONDS);
+}
+
+/* Sends complete in order: some well, then one with @status if there is one, then flushed ones. */
+static void expect_failure(struct end *e, int count, enum ibv_wc_status status)
+{
+	struct ibv_wc wc;
+	int i, failed = 0;
+
+	for (i = 0; i < count; i++) {
+		if (wait_completion(e->send_cq, &wc, STEP_SECONDS))
+			fail("%d of %d completions", i, count);
+		if (wc.wr_id != (uint64_t)i)
+			fail("completion of send %d as number %d", (int)wc.wr_id, i);
+		if (wc.status != (failed ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS)) {
+			if (failed || wc.status != status)
+				fail("send %d: %s", i, ibv_wc_status_str(wc.status));
+			failed = 1;
+		}
+	}
+	if (!failed)
+		fail("all sends succeeded");
+}
+
+/*
+ * No receive in time: the receiver ends the stream, and the oldest send that is not complete says
+ * why. To processes "general": libsiw's table has no code for "RNR retries exceeded".
+ */
+static void bound(void)
+{
+	const struct wait w = { 24, 3 };	/* 3 times 40.96 ms */
+	unsigned long holds = counter("rnr_holds"), timeouts = counter("rnr_timeouts");
+	struct ibv_mr *mr;
+	double begun;
+	struct two t;
+
+	open_two(&t, 0, &w);
+	mr = post_sends(&t.a, MAX_SIZE, UNDER_WAY);
+	wait_for_holds(holds, 1);
+	begun = now();
+	wait_for_state(&t.b, IBV_QPS_ERR, "no receive in time");
+	/* It takes a moment to see that it has begun. */
+	if (now() - begun < 0.12288 - 0.05)
+		fail("held for %.3f s only", now() - begun);
+	expect_failure(&t.a, UNDER_WAY, IBV_WC_GENERAL_ERR);
+	wait_for_state(&t.a, IBV_QPS_ERR, "after the Terminate");
+	timeouts = counter("rnr_timeouts") - timeouts;
+	if (timeouts != 1)
+		fail("counted %lu time-outs", timeouts);
+	ibv_dereg_mr(mr);
+	close_two(&t);
+}
+
+/* An rnr_retry of 0: not held at all. */
+static void at_once(void)
+{
+	const struct wait w = { 31, 0 };
+	unsigned long holds = counter("rnr_holds");
+	struct ibv_mr *mr;
+	struct two t;
+
+	open_two(&t, 0, &w);
+	mr = post_sends(&t.a, 64, 1);
+	wait_for_state(&t.b, IBV_QPS_ERR, "no receive");
+	if (counter("rnr_holds") != holds)
+		fail("it was held");
+	ibv_dereg_mr(mr);
+	close_two(&t);
+}
+
+/* The receiver is put into error, and a receive posted then is flushed. */
+static void error(void)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	unsigned long holds = counter("rnr_holds");
+	const struct shape s = { 1, 0, 64, 1 };
+	struct ibv_mr *mr, *to;
+	struct ibv_wc wc;
+	struct two t;
+
+	open_two(&t, 0, &for_ever_wait);
+	to = must_register(t.b.pd, received, s.size, IBV_ACCESS_LOCAL_WRITE);
+	mr = post_sends(&t.a, MAX_SIZE, UNDER_WAY);
+	wait_for_holds(holds, 1);
+	if (ibv_modify_qp(t.b.qp, &attr, IBV_QP_STATE))
+		fail("to ERR");
+	post_recv(&t.b, to, &s, 0);
+	if (wait_completion(t.b.recv_cq, &wc, STEP_SECONDS) || wc.status != IBV_WC_WR_FLUSH_ERR)
+		fail("the receive posted in error was not flushed");
+	wait_for_state(&t.a, IBV_QPS_ERR, "the other end");
+	ibv_dereg_mr(mr);
+	ibv_dereg_mr(to);
+	close_two(&t);
+}
+
+/* The receiver is destroyed. */
+static void destroyed(void)
+{
+	unsigned long holds = counter("rnr_holds");
+	struct ibv_mr *mr;
+	double begun;
+	struct two t;
+
+	open_two(&t, 0, &for_ever_wait);
+	mr = post_sends(&t.a, MAX_SIZE, UNDER_WAY);
+	wait_for_holds(holds, 1);
+	begun = now();
+	free_end(&t.b);
+	t.b.qp = NULL;
+	if (now() - begun > STEP_SECONDS / 2)
+		fail("ibv_destroy_qp() took %.1f s", now() - begun);
+	wait_for_state(&t.a, IBV_QPS_ERR, "the other end");
+	ibv_dereg_mr(mr);
+	close_two(&t);
+}
+
+/* The sender is destroyed: what was reported as sent arrives. */
+static void left(void)
+{
+	unsigned long holds = counter("rnr_holds");
+	const struct shape s = { 1, 0, 4096, 3 };
+	struct ibv_mr *mr, *to;
+	struct ibv_wc wc;
+	struct two t;
+	int i;
+
+	open_two(&t, 0, &for_ever_wait);
+	to = must_register(t.b.pd, received, s.size, IBV_ACCESS_LOCAL_WRITE);
+	mr = post_sends(&t.a, s.size, s.count);
+	for (i = 0; i < s.count; i++)
+		if (wait_completion(t.a.send_cq, &wc, STEP_SECONDS) || wc.status)
+			fail("send %d", i);
+	wait_for_holds(holds, 1);
+	ibv_dereg_mr(mr);
+	free_end(&t.a);
+	t.a.qp = NULL;
+	for (i = 0; i < s.count; i++) {
+		post_recv(&t.b, to, &s, 0);
+		if (wait_completion(t.b.recv_cq, &wc, STEP_SECONDS))
+			fail("message %d of an end that has left does not come", i);
+		check_message(&wc, &s, i);
+	}
+	ibv_dereg_mr(to);
+	close_two(&t);
+}
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The median time of a message to the other end, whose receive is posted, in microseconds. */
+static double median(struct two *t)
+{
+	static double took[MESSAGES];
+	const struct shape s = { 1, 0, 64, MESSAGES };
+	struct ibv_mr *from = must_register(t->a.pd, sent, UNDER_WAY * s.size, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_mr *to = must_register(t->b.pd, received, s.size, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_wc wc;
+	double begun;
+	int i;
+
+	for (i = 0; i < MESSAGES; i++) {
+		post_recv(&t->b, to, &s, 0);
+		begun = now();
+		post_send(&t->a, from, &s, i);
+		if (wait_completion(t->b.recv_cq, &wc, STEP_SECONDS))
+			fail("message %d does not come", i);
+		took[i] = now() - begun;
+		check_message(&wc, &s, i);
+		if (wait_completion(t->a.send_cq, &wc, STEP_SECONDS) || wc.status)
+			fail("send %d", i);
+	}
+	ibv_dereg_mr(from);
+	ibv_dereg_mr(to);
+	qsort(took, MESSAGES, sizeof(*took), compare);
+	return took[MESSAGES / 2] * 1e6;
+}
+
+/* While others are held for good, some with a closed window, a connection is as fast as before. */
+static void beside(void)
+{
+	unsigned long holds = counter("rnr_holds");
+	struct two t, others[OTHERS];
+	struct ibv_mr *mr[OTHERS];
+	double before, during;
+	int i;
+
+	open_two(&t, 0, &for_ever_wait);
+	before = median(&t);
+	for (i = 0; i < OTHERS; i++) {
+		open_two(&others[i], i % 2, &for_ever_wait);
+		mr[i] = post_sends(&others[i].a, i < FULL ? MAX_SIZE : 64, UNDER_WAY);
+	}
+	wait_for_holds(holds, OTHERS);
+	/* Until looks for receives are rare. */
+	sleep(1);
+	during = median(&t);
+	printf("a message: %.0f us, beside %d that are held %.0f us\n", before, OTHERS, during);
+	if (during > 3 * before + 200)
+		fail("others feel it");
+	for (i = 0; i < OTHERS; i++) {
+		ibv_dereg_mr(mr[i]);
+		close_two(&others[i]);
+	}
+	close_two(&t);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+} cases[] = {
+	{ "streams", streams }, { "bound", bound }, { "at_once", at_once },
+	{ "error", error }, { "destroyed", destroyed }, { "left", left }, { "beside", beside },
+};
+
+static int is_wanted(const char *name, int argc, char **argv)
+{
+	int i;
+
+	for (i = 4; i < argc; i++)
+		if (!strcmp(name, argv[i]))
+			return 1;
+	return argc <= 4;
+}
+
+int main(int argc, char **argv)
+{
+	size_t i;
+
+	if (argc < 4) {
+		fprintf(stderr, "usage: rnr ADDRESS DEVICE GID_INDEX [CASE...]\n");
+		return 2;
+	}
+	address = argv[1];
+	device = argv[2];
+	gid_index = atoi(argv[3]);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	sent = malloc((size_t)UNDER_WAY * MAX_SIZE);
+	received = malloc((size_t)MAX_DEPTH * MAX_SIZE);
+	expected = malloc(MAX_SIZE);
+	if (!sent || !received || !expected)
+		fail("no memory");
+	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		if (!is_wanted(cases[i].name, argc, argv))
+			continue;
+		cases[i].run();
+		printf("ok: %s\n", cases[i].name);
+	}
+	return 0;
+}
