@@ -237,6 +237,21 @@ u32 rsiw_tcp_outstanding(const struct sock *sk)
 	return tcp_sk(sk)->write_seq - tcp_sk(sk)->snd_una;
 }
 
+/* Something was sent that asks for an answer, since the peer was heard: data, or a window probe. */
+bool rsiw_tcp_awaits_answer(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return inet_csk(sk)->icsk_probes_out ||
+	       (tp->packets_out && after(tp->lsndtime, tp->rcv_tstamp));
+}
+
+/* Milliseconds since the peer was heard. */
+u32 rsiw_tcp_silent_ms(const struct sock *sk)
+{
+	return jiffies_to_msecs(keepalive_time_elapsed(tcp_sk(sk)));
+}
+
 /* Octets not yet sent, of all buffers. */
 u32 rsiw_tcp_unsent(const struct sock *sk)
 {

@@ -69,6 +69,8 @@ u32 rsiw_tcp_tail_room(const struct sock *sk);
 u32 rsiw_tcp_unsent(const struct sock *sk);
 u32 rsiw_tcp_outstanding(const struct sock *sk);
 u64 rsiw_tcp_acked(const struct sock *sk);
+bool rsiw_tcp_awaits_answer(const struct sock *sk);
+u32 rsiw_tcp_silent_ms(const struct sock *sk);
 void rsiw_tcp_end_record(struct sock *sk);
 bool rsiw_tcp_is_far(const struct sock *sk, u32 far_us);
 bool rsiw_tcp_fit_sndbuf(struct sock *sk, u32 octets, u32 far_us);

@@ -18,6 +18,7 @@
 //! - [`deliver`]: what an FPDU asks for, [`place`]: from payload to memory and back
 //! - [`transmit`]: runs of FPDUs, [`align`]: their sizes, [`work`]: what goes into them
 //! - [`turn`]: one at a time sends, [`rush`]: doorbells in quick succession
+//! - [`patience`]: peers that are silent
 //! - [`nudge`]: responders that overlook what they were sent
 //! - [`sent`]: completion of work requests in order
 //! - [`end`]: the ways a stream ends
@@ -31,6 +32,7 @@ mod end;
 mod excess;
 mod hold;
 mod nudge;
+mod patience;
 mod place;
 mod receive;
 mod reserve;
@@ -176,6 +178,9 @@ pub(crate) struct Stream {
     /// Looks whether memory is to be held for the stream.
     #[pin]
     look: DelayedWork<Self, 5>,
+    /// Looks whether the peer is heard.
+    #[pin]
+    watch_peer: DelayedWork<Self, 6>,
 }
 
 impl_has_work! {
@@ -188,6 +193,7 @@ impl_has_delayed_work! {
     impl HasDelayedWork<Self, 2> for Stream { self.retry }
     impl HasDelayedWork<Self, 3> for Stream { self.deadline }
     impl HasDelayedWork<Self, 5> for Stream { self.look }
+    impl HasDelayedWork<Self, 6> for Stream { self.watch_peer }
 }
 
 impl_has_soft_timer! {
@@ -265,6 +271,7 @@ impl Stream {
                 retry <- new_delayed_work!(),
                 deadline <- new_delayed_work!(),
                 look <- new_delayed_work!(),
+                watch_peer <- new_delayed_work!(),
             }),
             GFP_KERNEL,
         )
@@ -318,11 +325,21 @@ impl Stream {
     }
 
     /// Limits how long the peer may leave data unacknowledged, in milliseconds; 0: as the system
-    /// does. Process context; sleeps.
-    pub(crate) fn set_patience(&self, millis: u32) {
+    /// does. Where its window may be closed `for_ever`, the limit is for a peer that is not heard.
+    /// Process context; sleeps.
+    pub(crate) fn set_patience(self: &Arc<Self>, millis: u32, for_ever: bool) {
+        let (of_tcp, own) = if for_ever { (0, millis) } else { (millis, 0) };
         if let Some(socket) = &*self.socket.lock() {
             socket.set_user_timeout(of_tcp);
         }
+        let mut locked = self.state.sock().lock();
+        let Ok(mut state) = self.state.open(&mut locked) else {
+            return;
+        };
+        state.set_patience(own);
+        let todo = state.take_todo();
+        drop(state);
+        self.as_arc_borrow().arrange(todo);
     }
 
     /// One batch of work for the holder of the socket.

@@ -115,6 +115,14 @@ impl WorkItem<5> for Stream {
     }
 }
 
+impl WorkItem<6> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.watch_peer();
+    }
+}
+
 impl Stream {
     /// Sends one run, and leaves the others to a work item: before it, softirqs have worked on
     /// what TCP handed to a loopback. Softirq context.
@@ -274,6 +282,26 @@ impl Stream {
             }
             this.arrange(state.take_todo());
         };
+    }
+
+    /// Looks whether the peer is heard. Process context; sleeps.
+    fn watch_peer(self: &Arc<Self>) {
+        let this = self.as_arc_borrow();
+        let mut locked = self.state.sock().lock();
+        let bh = BhGuard::new();
+        if let Ok(mut opened) = self.state.open(&mut locked) {
+            let (state, locked) = opened.split();
+            if let Some(mut session) = state.session() {
+                session.watch_peer(locked);
+            }
+            this.arrange(state.take_todo());
+        }
+        drop(bh);
+        drop(locked);
+        // Whoever has released the socket meanwhile has found nothing to cancel.
+        if self.socket.lock().is_none() {
+            queues::cancel_delayed::<_, 6>(self);
+        }
     }
 
     /// Has somebody look at the stream's memory in a while.

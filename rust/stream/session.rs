@@ -15,6 +15,7 @@ use super::{
     end::Ending,
     excess::Excess,
     nudge::Nudges,
+    patience::Patience,
     place::Pins,
     receive::Rx,
     reserve::{
@@ -75,6 +76,8 @@ pub(super) struct Todo {
     pub(super) deadline: Option<u32>,
     /// Somebody must look for a receive for the held Send, after so many nanoseconds.
     pub(super) look_for_receive: Option<u32>,
+    /// Somebody must look whether the peer is heard, after so many milliseconds.
+    pub(super) watch_peer: Option<u32>,
 }
 
 impl Todo {
@@ -86,7 +89,8 @@ impl Todo {
             || self.look
             || self.process
             || self.deadline.is_some()
-            || self.look_for_receive.is_some())
+            || self.look_for_receive.is_some()
+            || self.watch_peer.is_some())
     }
 }
 
@@ -144,6 +148,8 @@ pub(super) struct Proto {
     pub(super) excess: Excess,
     /// A look at both is due.
     pub(super) looking: bool,
+    /// How long the peer may be silent.
+    pub(super) patience: Patience,
     /// What the device's counters are still to be told.
     pub(super) tally: Tally,
 }
@@ -217,6 +223,7 @@ impl State {
             reserve: Reserve::default(),
             excess: Excess::default(),
             looking: false,
+            patience: Patience::default(),
             tally: Tally::default(),
         };
         Ok(Self {
@@ -244,6 +251,13 @@ impl State {
             proto: &mut self.proto,
             pins: Pins::new(qp),
         })
+    }
+
+    /// Sets for how many milliseconds the peer may be silent while it owes acknowledgments; 0: this
+    /// is left to TCP.
+    pub(super) fn set_patience(&mut self, millis: u32) {
+        self.proto.patience.set(millis);
+        self.proto.todo.watch_peer = self.proto.patience.sent();
     }
 
     /// The incomplete FPDU, for which memory may be missing.
@@ -314,6 +328,9 @@ impl Session<'_> {
         let before = self.proto.tx.sent();
         let progress = self.transmit(locked, runs);
         let sent = self.proto.tx.sent().wrapping_sub(before);
+        if sent != 0 {
+            self.proto.todo.watch_peer = self.proto.patience.sent();
+        }
         if taken != 0 {
             self.proto.nudges.heard();
             self.proto.ending.heard();

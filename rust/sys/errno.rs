@@ -50,6 +50,8 @@ errno! {
     EHOSTUNREACH;
     /// The operation has been started.
     EINPROGRESS;
+    /// The peer does not answer.
+    ETIMEDOUT;
 }
 
 /// Makes the error of a code, as a constant: `Error` has no constructor for that.

@@ -266,7 +266,7 @@ impl Direct {
         // The time-out may not have been known at the start.
         if terms.local_psn.is_some() && !self.timed {
             self.timed = true;
-            stream.set_patience(terms.patience_ms.unwrap_or(0));
+            stream.set_patience(terms.patience_ms.unwrap_or(0), terms.waits_for_receives);
         }
         turn.timer.clear();
         Progress::Wait

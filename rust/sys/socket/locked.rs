@@ -159,6 +159,19 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_acked(self.as_ptr()) }
     }
 
+    /// Whether TCP has sent something that asks for an answer since the peer was heard: data, or a
+    /// probe of the peer's closed window.
+    pub(crate) fn awaits_answer(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_awaits_answer(self.as_ptr()) }
+    }
+
+    /// Milliseconds since the peer was heard.
+    pub(crate) fn silent_ms(&self) -> u32 {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_silent_ms(self.as_ptr()) }
+    }
+
     /// Whether a third of the send buffer is free, so that it is worth going on to send.
     #[inline]
     pub(crate) fn stream_writable(&self) -> bool {

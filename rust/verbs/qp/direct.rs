@@ -18,6 +18,7 @@ use kernel::{
 
 use super::{
     named::Named,
+    rnr,
     Qp,
     QpEvent,
     QpState, //
@@ -106,6 +107,8 @@ pub(crate) struct Terms {
     pub(crate) patience_ms: Option<u32>,
     /// There are such work requests.
     pub(crate) work_waits: bool,
+    /// A message is to wait without end for a receive of the peer.
+    pub(crate) waits_for_receives: bool,
 }
 
 /// What a queue pair keeps of its peer.
@@ -321,6 +324,7 @@ impl Qp {
                 .map_or(0, |route| route.traffic_class),
             patience_ms: direct.patience_ms(),
             work_waits: direct.rts && self.sq.is_pending(),
+            waits_for_receives: rnr::is_for_ever(inner.attrs.rnr_retry),
         })
     }
 

@@ -30,6 +30,11 @@ const TIMES: [u16; 32] = [
 /// The time of code 0, which has no room in the table.
 const TIME_OF_CODE_0: u64 = 65_536;
 
+/// Whether the owner has told to wait for a receive of the peer without end.
+pub(super) fn is_for_ever(rnr_retry: Option<u8>) -> bool {
+    rnr_retry == Some(RETRY_FOR_EVER)
+}
+
 /// Nanoseconds for which a Send is held by these two attributes; `None`: for ever.
 fn limit_ns(timer: u8, retries: u8) -> Option<u64> {
     if retries == RETRY_FOR_EVER {

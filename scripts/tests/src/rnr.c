@@ -6,7 +6,7 @@
  *
  * streams: every message to an end that posts its receives late arrives, once, in order and whole,
  * over queue pairs that connect themselves and over rdma_cm, from receive queues and from shared ones.
- * bound, at_once, error, destroyed, left: see there. beside: others feel nothing of it.
+ * for_ever, bound, at_once, error, destroyed, left: see there. beside: others feel nothing of it.
  */
 #include "pair.h"
 
@@ -22,6 +22,7 @@
 #define START_MS	20	/* before the first receive is posted */
 #define LIMIT_SECONDS	60.0
 #define STEP_SECONDS	10.0
+#define FOR_EVER_MS	6000	/* several times the module's direct_timeout_ms */
 #define MESSAGES	301
 #define OTHERS		12
 #define FULL		2	/* of them send more than TCP takes */
@@ -299,6 +300,17 @@ static void streams(void)
 	}
 }
 
+/* Much longer than the patience with a peer that is not heard; the window is closed most of the time. */
+static void for_ever(void)
+{
+	const struct shape s = { 4, 0, MAX_SIZE, 16 };
+	struct two t;
+
+	open_two(&t, 0, &for_ever_wait);
+	stream(&t.a, &t.b, &s, FOR_EVER_MS, "a closed window");
+	close_two(&t);
+}
+
 /* Posts sends of the end until as many are under way as it can have. */
 static struct ibv_mr *post_sends(struct end *e, int size, int count)
 {
@@ -549,7 +561,7 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } cases[] = {
-	{ "streams", streams }, { "bound", bound }, { "at_once", at_once },
+	{ "streams", streams }, { "for_ever", for_ever }, { "bound", bound }, { "at_once", at_once },
 	{ "error", error }, { "destroyed", destroyed }, { "left", left }, { "beside", beside },
 };
 
