@@ -207,6 +207,10 @@ impl Session<'_> {
         self.add(Counter::RnrHeldUs, micros);
         self.proto.todo.look_for_receive = None;
         self.qp.set_held(false);
+        if hold.kept.is_some() {
+            // Nothing was read meanwhile, so this is all that the reassembly buffer has.
+            self.proto.excess.reassemble(0);
+        }
         hold.kept
     }
 

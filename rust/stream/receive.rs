@@ -309,7 +309,6 @@ impl Session<'_> {
             let missing = total.saturating_sub(rx.stash.len());
             if let (Next::Fpdu(fpdu), 0) = (next, missing) {
                 let whole = core::mem::replace(&mut rx.stash, Stash::new());
-                excess.reassemble(0);
                 rx.framer.advance(&fpdu);
                 self.proto.tally.received(fpdu.wire_len());
                 self.stashed(whole, &fpdu);
@@ -336,8 +335,12 @@ impl Session<'_> {
     /// Verifies an FPDU that came in parts, and delivers or keeps it.
     fn stashed(&mut self, mut whole: Stash, fpdu: &Fpdu) {
         self.deliver_stashed(&mut whole, fpdu);
-        if let Some(hold) = &mut self.proto.rx.hold {
-            hold.keep(whole, fpdu.head_len(), fpdu.ulpdu_len());
+        match &mut self.proto.rx.hold {
+            // Its memory stays counted until the hold ends.
+            Some(hold) => hold.keep(whole, fpdu.head_len(), fpdu.ulpdu_len()),
+            None => {
+                self.proto.excess.reassemble(0);
+            }
         }
     }
 
