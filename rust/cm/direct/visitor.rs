@@ -221,6 +221,7 @@ mod tests {
         traffic_class: 0,
         patience_ms: None,
         work_waits: false,
+        waits_for_receives: false,
     };
 
     const HELLO: Hello = Hello {
