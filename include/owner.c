@@ -201,8 +201,9 @@ int rsiw_sock_may_connect(struct socket *sock, struct sockaddr *addr, int len)
 int rsiw_sock_disconnect(struct socket *sock)
 {
 	struct sockaddr_storage addr = { .ss_family = AF_UNSPEC };
-	int err = kernel_connect(sock, (struct sockaddr_unsized *)&addr, sizeof(struct sockaddr), 0);
+	int err;
 
+	err = kernel_connect(sock, (struct sockaddr_unsized *)&addr, sizeof(struct sockaddr), 0);
 	/* The reset is of our making. */
 	(void)sock_error(sock->sk);
 	return err;

@@ -253,10 +253,11 @@ impl Stream {
         config: Config,
         owner: Arc<dyn Owner>,
     ) -> Result<Arc<Self>> {
-        let state = State::new(qp.clone(), owner, config)?;
+        // Not on the stack, where it would lie twice.
+        let state = State::boxed(qp.clone(), owner, config)?;
         Arc::pin_init(
             pin_init!(Self {
-                state: SockCell::new(socket.sock(), state),
+                state: SockCell::new(socket.sock(), KBox::into_inner(state)),
                 socket <- new_mutex!(None),
                 wish <- new_spinlock_irq!(None),
                 turn: Turn::new(),

@@ -205,7 +205,8 @@ impl Tally {
 
 impl State {
     /// Prepares a stream. May sleep.
-    pub(super) fn new(qp: Arc<Qp>, owner: Arc<dyn Owner>, config: Config) -> Result<Self> {
+    #[inline(never)]
+    pub(super) fn boxed(qp: Arc<Qp>, owner: Arc<dyn Owner>, config: Config) -> Result<KBox<Self>> {
         let proto = Proto {
             phase: Phase::Starting,
             mirror: config.mirror,
@@ -226,10 +227,8 @@ impl State {
             patience: Patience::default(),
             tally: Tally::default(),
         };
-        Ok(Self {
-            link: Some(Link { qp, owner }),
-            proto,
-        })
+        let link = Some(Link { qp, owner });
+        Ok(KBox::new(Self { link, proto }, GFP_KERNEL)?)
     }
 
     /// The start is finished: from now on callbacks and doorbells work.

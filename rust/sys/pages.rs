@@ -300,7 +300,10 @@ extern "C" fn count_pages() -> usize {
 /// reclaim, which may be entered with any lock held: takes none, and does not sleep.
 extern "C" fn shrink_pages(pages: usize) -> usize {
     let most = pages.div_ceil(1 << ORDER);
-    let shrink = |gone: usize, kept: &Kept| gone + kept.shrink(most.saturating_sub(gone));
+    let shrink = |gone: usize, kept: &Kept| {
+        let left = most.saturating_sub(gone);
+        gone.saturating_add(kept.shrink(left))
+    };
     POOL.iter().fold(0, shrink) << ORDER
 }
 

@@ -20,7 +20,7 @@ in_group() { exec sh -c 'echo $$ >"$1/cgroup.procs"; shift; exec "$@"' sh "$CGRO
 # sends, and ib_write_bw's client.
 PORT=18700
 charged() {
-	local label=$1 tool=$2 most=0 all=0 value before_server= before_client= server
+	local label=$1 tool=$2 most=0 all=0 value before_server='' before_client='' server
 	shift 2
 	case $tool in
 	ib_read_bw) before_server=in_group ;;
