@@ -47,7 +47,7 @@ TRACE_EVENT(rsiw_terminate,
 		  __entry->sent ? "sent" : "received", __entry->code)
 );
 
-/* rdma_listen() failed; most often because another TCP socket has the port, an error of -EADDRINUSE. */
+/* rdma_listen() failed; with -EADDRINUSE another TCP socket has the port. */
 TRACE_EVENT(rsiw_listen_failed,
 	TP_PROTO(u32 ifindex, u32 port, s32 error),
 	TP_ARGS(ifindex, port, error),
