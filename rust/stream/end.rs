@@ -35,6 +35,7 @@ use crate::{
             Locked,
             TcpState, //
         },
+        timer::now_ns,
         trace, //
     },
     verbs::{
@@ -66,6 +67,8 @@ pub(super) struct Ending {
     terminate: Option<TerminateOctets>,
     /// The peer has closed its half.
     peer_fin: bool,
+    /// The owner has been told that the peer has closed its half.
+    half_closed_told: bool,
     /// It was this side that wished to close.
     local: bool,
     /// The completion of a Receive tells what went wrong.
@@ -266,7 +269,7 @@ impl Session<'_> {
                 self.over(false);
             }
             // What is behind a held Send comes when it is delivered.
-            _ if self.is_held() => {}
+            _ if self.is_held() => self.fin_behind_hold(),
             _ => self.peer_fin(),
         }
     }
@@ -290,6 +293,23 @@ impl Session<'_> {
             self.proto.phase = Phase::Closing;
             self.proto.todo.deadline = Some(LINGER_MS);
             self.qp.enter(QpState::Closing);
+            self.tell_half_closed();
+        }
+    }
+
+    /// The peer has closed its half behind a Send that is held: its owner is told in time, and the
+    /// Send stays deliverable until the owner disconnects.
+    #[cold]
+    fn fin_behind_hold(&mut self) {
+        let hold = self.proto.rx.hold.as_ref();
+        if hold.is_some_and(|hold| hold.tells_fin(now_ns())) {
+            self.tell_half_closed();
+        }
+    }
+
+    /// Tells the owner that the peer has closed its half, once.
+    fn tell_half_closed(&mut self) {
+        if !core::mem::replace(&mut self.proto.ending.half_closed_told, true) {
             self.tell(StreamEvent::HalfClosed);
         }
     }

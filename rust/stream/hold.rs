@@ -43,6 +43,9 @@ const LAST_LOOK: i64 = 4_000_000;
 /// Nanoseconds between two looks, at most.
 const LONGEST_LOOK: i64 = 32_000_000;
 
+/// Nanoseconds of a hold after which the owner is told of a FIN behind it.
+const FIN_WAITS: i64 = 500_000_000;
+
 /// Nanoseconds of a microsecond.
 const NS_PER_US: i64 = 1_000;
 
@@ -110,6 +113,12 @@ impl Hold {
             .until
             .map_or(i64::MAX, |until| until.saturating_sub(now));
         u32::try_from(look.min(left.max(1))).unwrap_or(u32::MAX)
+    }
+
+    /// Whether the owner is to be told of a FIN behind the held Send, although what is before it has
+    /// not been delivered: no receive may come any more.
+    pub(super) fn tells_fin(&self, now: i64) -> bool {
+        now.saturating_sub(self.since) >= FIN_WAITS
     }
 
     /// Microseconds since the last time it was asked for.
@@ -258,6 +267,14 @@ mod tests {
         assert_eq!(hold.next_look(20_000), 10_000);
         assert_eq!(hold.next_look(30_000), 1);
         assert_eq!(hold.next_look(40_000), 1);
+    }
+
+    #[test]
+    fn a_fin_is_told_within_a_second() {
+        let hold = Hold::new(7, None, &SEGMENT);
+        assert!(!hold.tells_fin(7));
+        assert!(!hold.tells_fin(100_000_000));
+        assert!(hold.tells_fin(1_000_000_000));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 120
+# time limit: 240
 # qperf's tests of reliable connections over rdma_cm: Sends, Reads and Writes, bandwidth and latency.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
@@ -10,7 +10,7 @@ spawn qperf qperf
 SERVER=$SPAWNED
 wait_listening 19765
 # qperf measures for a second, and its end has two seconds' worth of work requests posted.
-for test in rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_poll_lat; do
+for test in rc_lat rc_bw rc_bi_bw rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_poll_lat; do
 	for size in 64 64k 1m; do
 		case $test:$size in *lat:1m | *bw:64) continue ;; esac
 		begun=$(date +%s%N)
