@@ -14,8 +14,11 @@ QUICK ?=
 # How long "make soak" begins something new.
 HOURS ?= 8
 
+# Kernels for which "make deb" packages a built module.
+MODULES ?=
+
 .DELETE_ON_ERROR:
-.PHONY: modules help demo test soak bench vm kunit lint install uninstall clean
+.PHONY: modules help demo test soak bench vm kunit lint deb repo install uninstall clean
 
 modules:
 	@scripts/host-module "$(KDIR)"
@@ -36,6 +39,10 @@ help:
 	@echo '  make bench      rsiw against TCP, siw and rxe, into docs/performance.md (QUICK=1: the headlines)'
 	@echo '  make kunit      the module'\''s KUnit suites (KERNEL=debug: on the x86 debug kernel)'
 	@echo '  make lint       clippy, W=1, rustfmt, checkpatch, shellcheck, cargo clippy'
+	@echo
+	@echo '  make deb        Debian packages, in build/deb: rsiw-dkms, rsiw-utils (MODULES=all: and modules for'
+	@echo '                  every kernel of the archive that has Rust; MODULES="RELEASE...": for these)'
+	@echo '  make repo       an APT repository of them, in build/repo (RSIW_KEY=ID: signed)'
 	@echo
 	@echo '  make clean      remove build/ (what is costly to make stays in the cache)'
 	@echo
@@ -62,6 +69,20 @@ kunit:
 
 lint:
 	@scripts/lint
+
+deb:
+ifeq ($(MODULES),)
+	@scripts/release/deb
+else ifeq ($(MODULES),all)
+	@scripts/release/modules --all
+	@scripts/release/deb $$(scripts/release/modules --list)
+else
+	@scripts/release/modules $(MODULES)
+	@scripts/release/deb $(MODULES)
+endif
+
+repo:
+	@scripts/release/repo
 
 install:
 	@scripts/install "$(KDIR)"
