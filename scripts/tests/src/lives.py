@@ -294,6 +294,7 @@ def peer_process(step, pipe_in, pipe_out, gid):
 
 def deaths(device):
     """peers that are killed at every step"""
+    # The port of a peer that is not there is closed, which an initiator tries again until its patience ends.
     for step in range(5):
         for early in (False, True):
             down, up = os.pipe(), os.pipe()
@@ -311,13 +312,13 @@ def deaths(device):
             os.write(down[1], b"%d %d\n" % (end.number, end.psn))
             end.recv(16)
             if early:
-                end.connect(peer)
+                end.connect(peer, timeout=HASTY)
                 end.send()
             check(os.read(up[0], 64) == b"ready\n", "the peer did not get ready")
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             if not early:
-                end.connect(peer)
+                end.connect(peer, timeout=HASTY)
             if end.state() != ERR:
                 try:
                     end.send()
