@@ -72,7 +72,7 @@ impl Connected {
         }
     }
 
-    /// Ends the connection, since `iw_cm` could not be told of it, and tells the peer so.
+    /// Ends the connection, since `iw_cm` could not be told of it, and sends the peer a Terminate.
     pub(super) fn after_failed_set_up(mut self) -> Self {
         self.closing = true;
         self.stream.close(Close::SetUpFailed);

@@ -298,7 +298,7 @@ impl Stream {
         }
         drop(bh);
         drop(locked);
-        // Whoever has released the socket meanwhile has found nothing to cancel.
+        // A release meanwhile has found no item to cancel.
         if self.socket.lock().is_none() {
             queues::cancel_delayed::<_, 6>(self);
         }

@@ -43,7 +43,7 @@ const LAST_LOOK: i64 = 4_000_000;
 /// Nanoseconds between two looks, at most.
 const LONGEST_LOOK: i64 = 32_000_000;
 
-/// Nanoseconds of a hold after which the owner is told of a FIN behind it.
+/// Nanoseconds of a hold after which a FIN behind it is reported to the owner.
 const FIN_WAITS: i64 = 500_000_000;
 
 /// Nanoseconds of a microsecond.
@@ -55,7 +55,7 @@ pub(super) struct Hold {
     since: i64,
     /// When it ends at the latest; `None`: never.
     until: Option<i64>,
-    /// The time up to which the device's counter has been told of.
+    /// The time up to which the device's counter includes the hold.
     counted: i64,
     /// What the peer is told when the hold ends without a receive.
     refusal: Terminate,
@@ -115,8 +115,8 @@ impl Hold {
         u32::try_from(look.min(left.max(1))).unwrap_or(u32::MAX)
     }
 
-    /// Whether the owner is to be told of a FIN behind the held Send, although what is before it has
-    /// not been delivered: no receive may come any more.
+    /// Whether a FIN behind the held Send is reported to the owner before the Send is delivered: no
+    /// receive may come any more.
     pub(super) fn tells_fin(&self, now: i64) -> bool {
         now.saturating_sub(self.since) >= FIN_WAITS
     }

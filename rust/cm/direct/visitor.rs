@@ -164,8 +164,8 @@ impl Visitor {
         }
     }
 
-    /// The address for whose guesses of packet sequence numbers this is one: he names queue pair
-    /// `qpn` and its peer, and came the way the peer has to come. Others learn nothing anyway.
+    /// The address to which a wrong packet sequence number is counted as a guess: the hello names
+    /// queue pair `qpn` and its peer, and the connection came the peer's way. `None`: no guess.
     pub(super) fn guesser(&self, terms: &Terms, qpn: Qpn, ifindex: u32) -> Option<IpAddr> {
         let hello = &self.hello;
         let guesses = hello.to == qpn.get()
@@ -178,19 +178,19 @@ impl Visitor {
         })
     }
 
-    /// Sends him away without an answer: he may come again.
+    /// Closes the connection by a reset without an answer: the initiator tries again.
     pub(super) fn dismiss(self) {
         self.socket.set_linger_abort();
     }
 
-    /// The Reply that lets him in, and what is agreed on.
+    /// The Reply that accepts the connection, and what is agreed on.
     pub(super) fn accept(&self, terms: &Terms, qpn: Qpn) -> Result<(FrameWriter, Parameters)> {
         let hello = hello(terms, qpn).encode();
         let (reply, agreed) = policy(terms.ird).accept(&self.request, &hello);
         Ok((FrameWriter::new(&reply)?, agreed))
     }
 
-    /// Sends him away for good: what he wants is not here. He is told nothing else.
+    /// Refuses the connection for good by a Reply without private data.
     pub(super) fn refuse(self) {
         let reply = policy(0).reject(&self.request, &[]);
         if let Ok(mut frame) = FrameWriter::new(&reply) {

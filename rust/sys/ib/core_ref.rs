@@ -195,7 +195,7 @@ mod tests {
         one.retire();
         assert!(!one.get());
         assert!(one.hold().is_none());
-        // By whoever made it.
+        // Once more, as its maker does.
         one.retire();
         Ok(())
     }

@@ -88,8 +88,8 @@ impl Direct {
         }
     }
 
-    /// Counts a visitor who named the queue pair and its peer, and was wrong about the numbers that
-    /// only the two ends know.
+    /// Counts a wrong guess: the hello named the queue pair and its peer, with packet sequence
+    /// numbers that are not theirs.
     fn count_guess(&self, turn: &Turn<'_>, terms: &Terms, visitor: &Visitor) {
         let guesser = visitor.guesser(terms, self.qp.qp().qpn(), turn.device.ifindex());
         if let (Some(entry), Some(guesser)) = (&self.means.entry, guesser) {
@@ -97,7 +97,7 @@ impl Direct {
         }
     }
 
-    /// Whether a visitor is not heard, since too many from his address have guessed.
+    /// Whether the connection is closed unheard, since too many guesses came from its address.
     fn is_silenced(&self, turn: &Turn<'_>, terms: &Terms, visitor: &Visitor) -> bool {
         let guesser = visitor.guesser(terms, self.qp.qp().qpn(), turn.device.ifindex());
         match (&self.means.entry, guesser) {
