@@ -36,7 +36,7 @@ help:
 	@echo '  make test       everything that has to hold before a change goes in'
 	@echo '  make test T=02-rping   one system test (T=all: every one; KERNEL=uml: in User-mode Linux)'
 	@echo '  make soak       repeats and long sweeps for HOURS=8 hours, with a report in build/soak/; gates nothing'
-	@echo '  make bench      rsiw against TCP, siw and rxe, into docs/performance.md (QUICK=1: the headlines)'
+	@echo '  make bench      rsiw against TCP, siw and rxe, into docs/performance/ (QUICK=1: the headlines)'
 	@echo '  make kunit      the module'\''s KUnit suites (KERNEL=debug: on the x86 debug kernel)'
 	@echo '  make lint       clippy, W=1, rustfmt, checkpatch, shellcheck, cargo clippy'
 	@echo

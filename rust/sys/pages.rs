@@ -6,7 +6,7 @@
 //! references to its pages for the part that it is lent, which is not written any more; the part
 //! behind it may be. When the peer has acknowledged all of it, the references are gone, and the
 //! whole block can be written again. Some buffers per CPU are kept for that, and which is used
-//! next depends on where the receiver works (docs/speed.md, "A processor for each end"). Reclaim
+//! next depends on where the receiver works (docs/performance/analysis.md). Reclaim
 //! takes the kept ones away.
 //!
 //! C headers: [`include/linux/mm.h`](srctree/include/linux/mm.h),

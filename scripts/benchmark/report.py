@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Makes of the measurements a page, a plot and a machine-readable file.
+"""Writes a run's measurements as results.md, results.svg and results.json.
 
-Usage: report.py RESULTS-DIRECTORY OUTPUT-DIRECTORY
+Usage: report.py RESULTS-DIRECTORY OUTPUT-DIRECTORY [JOURNAL-DIRECTORY]
+
+With a journal, the tables are also kept there as DATE-REVISION.md.
 """
 
 import json
@@ -25,8 +27,8 @@ PATHS = {
     "lo65536": "loopback, MTU 65536",
     "veth": "veth between two namespaces, MTU 1500, TSO and GRO on",
     "apart": "veth, MTU 1500, a processor for each end",
-    "delay": "veth, MTU 1500, 1 ms delay on the way there",
-    "loss": "veth, MTU 1500, 0.1 % loss on the way there",
+    "delay": "veth, MTU 1500, 1 ms delay in one direction",
+    "loss": "veth, MTU 1500, 0.1 % loss in one direction",
 }
 MEASURES = {
     "bw": "{} bandwidth, {}",
@@ -35,15 +37,15 @@ MEASURES = {
 
 
 NAMES = {
-    "crc_twice": "CRC-32C by table, each octet twice, and nothing else",
+    "crc_twice": "two CRC-32C by table of each octet, no transfer",
     "asleep_write_65536": "write bandwidth, 64 KiB, programs sleeping",
     "asleep_read_65536": "read bandwidth, 64 KiB, programs sleeping",
-    "spread_write_65536": "write bandwidth, 64 KiB, programs sleeping, 64 places in memory",
+    "spread_write_65536": "write bandwidth, 64 KiB, programs sleeping, 64 buffers in turn",
     "streams_64": "64 streams",
     "work_65536": "CPU time, programs sleeping, 64 KiB",
     "idle_memory": "memory of an idle connection, both ends",
     "echo_beside_bulk": "ICMP echo beside a bulk transfer",
-    "echo_same_cpu": "ICMP echo, asked for on the processor that sends",
+    "echo_same_cpu": "ICMP echo beside a bulk transfer, same processor",
 }
 
 
@@ -58,12 +60,12 @@ class Table:
             self.cells.setdefault(key, []).append(record)
 
     def values(self, path, measure, candidate, field="value"):
-        """What the repeats gave, failures left out."""
+        """The values of the repeats without failures."""
         cell = self.cells.get((path, measure, candidate), ())
         return [record[field] for record in cell if field in record]
 
     def median(self, path, measure, candidate, field="value"):
-        """The median, or None if nothing came about."""
+        """The median, or None if every repeat failed."""
         values = self.values(path, measure, candidate, field)
         return statistics.median(values) if values else None
 
@@ -90,7 +92,7 @@ def spread(values):
 
 
 def name_of(measure):
-    """What a measure is called in a table."""
+    """The label of a measure."""
     if measure in NAMES:
         return NAMES[measure]
     parts = measure.split("_")
@@ -120,7 +122,7 @@ def rows(table, path):
 
 
 def line(table, path, present, measure, name, unit, field="value"):
-    """One row: what each candidate's repeats gave, and the ratio."""
+    """One row: each candidate's median and spread, and the ratio."""
     cells = []
     for candidate in present:
         values = table.values(path, measure, candidate, field)
@@ -143,7 +145,6 @@ def path_table(table, path):
     for measure in rows(table, path):
         name = name_of(measure)
         lines.append(line(table, path, present, measure, name, unit_of(table, path, measure)))
-        # Of the smallest it is their number that counts.
         if measure.endswith("_bw_64"):
             name = name.replace("bandwidth", "messages")
             lines.append(line(table, path, present, measure, name, "1/s", "messages"))
@@ -151,7 +152,7 @@ def path_table(table, path):
 
 
 def target_table(table):
-    """What was aimed at, and what came out."""
+    """The targets and their ratios."""
     lines = ["| measure | target | measured | |", "| --- | --- | --- | --- |"]
     for target in TARGETS:
         found = [(label, table.ratio(above, below)) for label, above, below in target.pairs]
@@ -165,20 +166,19 @@ def target_table(table):
     return lines
 
 
-def page(table, information):
-    """The whole page."""
-    lines = ["# Performance", "",
-             "This page is made by `make bench`; changes by hand would be lost.", "",
+def page(table, information, heading):
+    """The page under a heading."""
+    lines = heading + ["",
              f"{information['date']}, Linux {information['kernel']}, {information['platform']}, "
              f"{information['processors']} processors ({information['model']}), "
              f"{information['repeats']} repeats, revision {information['commit']}.", "",
-             "![The headline ratios](performance.svg)", "", "## Targets", "",
-              "Ratios of medians in this run. Where not told otherwise: loopback at MTU 1500, "
-              "CRC off on both sides.", ""]
+             "## Targets", "",
+             "Each ratio is one of medians in this run. The path is the loopback at MTU 1500 with "
+             "CRC off at both ends, unless the line names another.", ""]
     lines += target_table(table)
     lines += ["", "## Measurements", "",
-              "Medians; ± is half of the distance between the extremes, in percent. Bandwidth in "
-              "10^6 octets a second."]
+              "Each cell is a median; ± is half of the distance between the extremes, in percent. "
+              "Bandwidth is in 10^6 octets a second."]
     for path, title in PATHS.items():
         if any(key[0] == path for key in table.cells):
             lines += ["", f"### {title[0].upper()}{title[1:]}", ""] + path_table(table, path)
@@ -192,23 +192,34 @@ def page(table, information):
 
 
 def host_facts():
-    """What the guest does not know."""
+    """Facts of the host, not of the guest."""
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-        model = re.search(r"^model name\s*: (.*)$", file.read(), re.M)
-    return {"date": time.strftime("%Y-%m-%d"), "model": model[1] if model else "unknown",
+        text = file.read()
+    model = re.search(r"^model name\s*: (.*)$", text, re.M)
+    virtual = re.search(r"^flags\s*:.*\bhypervisor\b", text, re.M)
+    model = (model[1] if model else "unknown") + (", virtual machine" if virtual else "")
+    return {"date": time.strftime("%Y-%m-%d"), "model": model,
             "platform": os.environ["BENCH_PLATFORM"], "commit": os.environ["BENCH_COMMIT"]}
 
 
 def main():
-    source, target = sys.argv[1:]
+    source, target, *journal = sys.argv[1:]
     with open(source + "/results.jsonl", encoding="ascii") as file:
         records = [json.loads(line) for line in file]
     with open(source + "/information.json", encoding="utf-8") as file:
         facts = json.load(file) | host_facts()
     table = Table(records)
     data = json.dumps({"information": facts, "records": records}, indent=1) + "\n"
-    for name, text in (("md", page(table, facts)), ("svg", plot(table, LABELS)), ("json", data)):
-        with open(f"{target}/performance.{name}", "w", encoding="utf-8") as file:
+    text = page(table, facts, ["# Results of `make bench`", "",
+                               "`make bench` writes this page.", "",
+                               "![The headline ratios](results.svg)"])
+    files = {f"{target}/results.md": text, f"{target}/results.svg": plot(table, LABELS),
+             f"{target}/results.json": data}
+    for directory in journal:
+        name = f"{facts['date']}-{facts['commit']}"
+        files[f"{directory}/{name}.md"] = page(table, facts, [f"# Run {name}"])
+    for name, text in files.items():
+        with open(name, "w", encoding="utf-8") as file:
             file.write(text)
 
 
