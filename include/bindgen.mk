@@ -18,7 +18,7 @@ bindgen_target_loongarch := loongarch64-linux-gnusf
 bindgen_target_um := $(bindgen_target_$(SUBARCH))
 
 bindgen_c_flags = $(filter $(bindgen_keep_flags),$(c_flags)) \
-	-w --target=$(bindgen_target_$(SRCARCH)) -fno-builtin -D__BINDGEN__ -DMODULE -I$(src)/include
+	-w --target=$(bindgen_target_$(SRCARCH)) -fno-builtin -D__BINDGEN__ -DMODULE
 
 quiet_cmd_bindgen = BINDGEN $@
       cmd_bindgen = \

@@ -12,7 +12,7 @@ pub(crate) fn qp_state(qpn: u32, from: u32, to: u32) {
     #[cfg(not(CONFIG_TRACEPOINTS))]
     let _ = (qpn, from, to);
     #[cfg(CONFIG_TRACEPOINTS)]
-    // SAFETY: A real static key, defined by `include/trace.c`.
+    // SAFETY: A real static key, defined by `rust/helpers/trace.c`.
     if unsafe {
         kernel::jump_label::static_branch_unlikely!(
             bindings::__tracepoint_rsiw_qp_state,
@@ -32,7 +32,7 @@ pub(crate) fn terminate(qpn: u32, sent: bool, code: u32) {
     #[cfg(not(CONFIG_TRACEPOINTS))]
     let _ = (qpn, sent, code);
     #[cfg(CONFIG_TRACEPOINTS)]
-    // SAFETY: A real static key, defined by `include/trace.c`.
+    // SAFETY: A real static key, defined by `rust/helpers/trace.c`.
     if unsafe {
         kernel::jump_label::static_branch_unlikely!(
             bindings::__tracepoint_rsiw_terminate,
@@ -50,7 +50,7 @@ pub(crate) fn listen_failed(ifindex: u32, port: u16, error: i32) {
     #[cfg(not(CONFIG_TRACEPOINTS))]
     let _ = (ifindex, port, error);
     #[cfg(CONFIG_TRACEPOINTS)]
-    // SAFETY: A real static key, defined by `include/trace.c`.
+    // SAFETY: A real static key, defined by `rust/helpers/trace.c`.
     if unsafe {
         kernel::jump_label::static_branch_unlikely!(
             bindings::__tracepoint_rsiw_listen_failed,
