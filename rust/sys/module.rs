@@ -17,3 +17,39 @@ pub(crate) const fn this_module() -> *mut bindings::module {
     // is taken.
     unsafe { __this_module.get().cast() }
 }
+
+/// The version in `dkms.conf`, which Kbuild hands over: `MAJOR.MINOR.PATCH`.
+pub(crate) const VERSION: &str = env!("RSIW_VERSION");
+
+/// What `modinfo` and `/sys/module/rsiw/version` read.
+const MODINFO: &str = concat!("version=", env!("RSIW_VERSION"), "\0");
+
+#[link_section = ".modinfo"]
+#[used]
+static MODINFO_VERSION: [u8; MODINFO.len()] = {
+    let mut octets = [0; MODINFO.len()];
+    let mut at = 0;
+    while at < octets.len() {
+        octets[at] = MODINFO.as_bytes()[at];
+        at += 1;
+    }
+    octets
+};
+
+/// [`VERSION`] as `ib_device_attr::fw_ver` has it for libsiw: three numbers of 16 bits, the major
+/// one in front. Digits only, or the build fails.
+pub(crate) const FW_VER: u64 = {
+    let text = VERSION.as_bytes();
+    let (mut all, mut number, mut at) = (0, 0, 0);
+    while at < text.len() {
+        match text[at] {
+            b'.' => {
+                all = (all << 16) | number;
+                number = 0;
+            }
+            digit => number = number * 10 + (digit - b'0') as u64,
+        }
+        at += 1;
+    }
+    (all << 16) | number
+};

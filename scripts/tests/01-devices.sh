@@ -31,6 +31,7 @@ shown() {
 	done
 	rdma link show r0/1 | shows 'state ACTIVE.*netdev rd0' || die "rdma link: $(rdma link show r0/1)"
 	rdma dev show r0 | shows 'node_type rnic' || die "rdma dev: $(rdma dev show r0)"
+	[ "$RSIW_TYPE" != rsiw ] || version_shown
 	spawn server rping -s -a "$RDMA_V4" -p 7174
 	local server=$SPAWNED client
 	wait_listening 7174
@@ -45,6 +46,19 @@ shown() {
 	stop "$client"
 	stop "$server"
 	ok "ibv_devices, ibv_devinfo, rdma link, dev, resource, statistic"
+}
+
+# The version has one place, dkms.conf. Readers of it are the module and the device.
+version_shown() {
+	local version
+	version=$(sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' "$(dirname "$0")/../../dkms.conf")
+	[ -n "$version" ] || die "dkms.conf has no version"
+	[ "$(cat /sys/module/rsiw/version)" = "$version" ] || die "module version: $(cat /sys/module/rsiw/version), not $version"
+	[ "$(cat /sys/class/infiniband/r0/fw_ver)" = "$version" ] || die "fw_ver: $(cat /sys/class/infiniband/r0/fw_ver)"
+	[ "$(awk '$1 == "fw_ver:" { print $2 }' "$WORK/devinfo")" = "$version" ] ||
+		die "ibv_devinfo: $(grep fw_ver "$WORK/devinfo")"
+	rdma dev show r0 | shows "fw $version" || die "rdma dev: $(rdma dev show r0)"
+	ok "version $version of the module and the device"
 }
 two_rts() { [ "$(rdma resource show qp link r0 | grep -c 'state RTS')" -ge 2 ]; }
 

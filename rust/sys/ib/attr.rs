@@ -8,7 +8,8 @@ use kernel::prelude::*;
 
 use crate::sys::{
     bindings,
-    ib::path::AddressVector, //
+    ib::path::AddressVector,
+    module, //
 };
 
 /// States as the verbs name them (`enum ib_qp_state`).
@@ -361,6 +362,7 @@ impl Limits {
     pub(super) fn fill(&self, guid: u64, attr: &mut bindings::ib_device_attr) {
         *attr = pin_init::zeroed();
         attr.sys_image_guid = guid;
+        attr.fw_ver = module::FW_VER;
         attr.max_mr_size = u64::MAX;
         attr.page_size_cap = kernel::page::PAGE_SIZE as u64;
         // The identity that users know from the in-tree soft-iWARP.

@@ -8,6 +8,7 @@ use core::marker::PhantomData;
 
 use kernel::{
     error::from_result,
+    ffi::c_char,
     prelude::*, //
 };
 
@@ -34,6 +35,9 @@ use crate::sys::{
 /// The C callbacks for driver `D`.
 pub(super) struct Vtable<D>(PhantomData<D>);
 
+/// `IB_FW_VERSION_NAME_MAX`, which is `ETHTOOL_FWVERS_LEN`.
+const FW_VERSION_MAX: usize = 32;
+
 /// The one port.
 const PORT: u32 = 1;
 
@@ -45,6 +49,7 @@ impl<D: CmOps> Vtable<D> {
         uverbs_abi_ver: bindings::SIW_ABI_VERSION,
 
         query_device: Some(Self::query_device),
+        get_dev_fw_str: Some(Self::get_dev_fw_str),
         query_port: Some(Self::query_port),
         get_port_immutable: Some(Self::get_port_immutable),
         query_gid: Some(Self::query_gid),
@@ -122,6 +127,22 @@ impl<D: CmOps> Vtable<D> {
         let (guid, attr) = unsafe { ((*device).node_guid, &mut *attr) };
         D::LIMITS.fill(guid, attr);
         0
+    }
+
+    /// Tells the version, for `rdma dev` and `fw_ver` of sysfs.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with room for `IB_FW_VERSION_NAME_MAX` octets.
+    unsafe extern "C" fn get_dev_fw_str(_device: *mut bindings::ib_device, text: *mut c_char) {
+        let version = module::VERSION.as_bytes();
+        const { assert!(module::VERSION.len() < FW_VERSION_MAX) };
+        // SAFETY: The caller's room holds the version and a NUL, as was asserted.
+        unsafe {
+            text.cast::<u8>()
+                .copy_from_nonoverlapping(version.as_ptr(), version.len());
+            text.add(version.len()).write(0);
+        }
     }
 
     /// Tells the state of the port: that of the interface.
