@@ -83,10 +83,10 @@ bool rsiw_sk_reserve(struct sock *sk, u32 octets);
 void rsiw_sk_unreserve(struct sock *sk);
 bool rsiw_sk_charge(struct sock *sk, u32 octets);
 void rsiw_sk_uncharge(struct sock *sk, u32 octets);
+void rsiw_sk_leave_charge(struct sock *sk, u32 octets);
 int rsiw_tcp_send_pages(struct sock *sk, struct page *page, u32 off, u32 len);
 int rsiw_tcp_send_copy(struct sock *sk, const void *buf, size_t len);
-/* Frees what CPUs keep for rsiw_tcp_send_copy(), which is over for good. */
-void rsiw_frags_free(void);
+void rsiw_sk_drop_frag(struct sock *sk);
 void rsiw_tcp_send_fin(struct sock *sk);
 
 /*

@@ -142,6 +142,7 @@ int rsiw_sock_send(struct socket *sock, const void *buf, size_t len)
 	usual = sk->sk_allocation;
 	sk->sk_allocation = GFP_NOIO;
 	sent = rsiw_tcp_send_copy(sk, buf, len);
+	rsiw_sk_drop_frag(sk);
 	sk->sk_allocation = usual;
 	release_sock(sk);
 	return sent;
@@ -359,6 +360,17 @@ void rsiw_sk_uncharge(struct sock *sk, u32 octets)
 	sk_mem_uncharge(sk, octets);
 }
 
+/*
+ * Has @octets that rsiw_sk_charge() charged stay accounted to the end of a socket that is about to be
+ * released, if TCP has something to deliver: it pins what they were charged for.
+ */
+void rsiw_sk_leave_charge(struct sock *sk, u32 octets)
+{
+	if (octets && !tcp_rtx_and_write_queues_empty(sk))
+		WRITE_ONCE(sk->sk_reserved_mem, sk->sk_wmem_queued + octets);
+	sk_mem_uncharge(sk, octets);
+}
+
 /* Sends from the pages of one block, without a copy where the device can. */
 int rsiw_tcp_send_pages(struct sock *sk, struct page *page, u32 off, u32 len)
 {
@@ -376,57 +388,33 @@ int rsiw_tcp_send_pages(struct sock *sk, struct page *page, u32 off, u32 len)
 }
 
 /*
- * Where TCP copies small things to. A socket would keep 32 KiB for it as long as it lives; here a
- * CPU keeps them: one for tasks, one for softirqs, which come while a task sends.
+ * TCP copies small things into the socket's page fragment of 32 KiB, accounts their octets and pins the
+ * fragment. It is no other socket's: filled from the beginning to the end, what is unacknowledged pins
+ * its octets, and the rest of two fragments.
  */
-struct rsiw_frags {
-	struct page_frag of[2];
-};
-
-static DEFINE_PER_CPU(struct rsiw_frags, rsiw_frags);
-
-/* Exchanges the socket's fragment, under its lock, with that of this CPU. */
-static void rsiw_sk_swap_frag(struct sock *sk)
-{
-	struct rsiw_frags *frags = get_cpu_ptr(&rsiw_frags);
-
-	swap(frags->of[!!in_serving_softirq()], sk->sk_frag);
-	put_cpu_ptr(&rsiw_frags);
-}
-
 int rsiw_tcp_send_copy(struct sock *sk, const void *buf, size_t len)
 {
 	struct kvec vec = { .iov_base = (void *)buf, .iov_len = len };
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };
-	int sent;
 
 	if (!sk->sk_socket)
 		return -EPIPE;
 	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
-	rsiw_sk_swap_frag(sk);
-	sent = tcp_sendmsg_locked(sk, &msg, len);
-	rsiw_sk_swap_frag(sk);
-	/* What another one left here in the meantime. */
-	if (sk->sk_frag.page) {
-		put_page(sk->sk_frag.page);
-		sk->sk_frag.page = NULL;
+	/* The first one is a page, which is enough for one small message at a time. */
+	if (!sk->sk_frag.page) {
+		sk->sk_frag.page = alloc_page(sk->sk_allocation | __GFP_NOWARN);
+		sk->sk_frag.offset = 0;
+		sk->sk_frag.size = PAGE_SIZE;
 	}
-	return sent;
+	return tcp_sendmsg_locked(sk, &msg, len);
 }
 
-void rsiw_frags_free(void)
+/* Gives the fragment up, which a socket would keep as long as it lives. */
+void rsiw_sk_drop_frag(struct sock *sk)
 {
-	int cpu, i;
-
-	for_each_possible_cpu(cpu) {
-		for (i = 0; i < 2; i++) {
-			struct page_frag *frag = &per_cpu(rsiw_frags, cpu).of[i];
-
-			if (frag->page)
-				put_page(frag->page);
-			frag->page = NULL;
-		}
-	}
+	if (sk->sk_frag.page)
+		put_page(sk->sk_frag.page);
+	sk->sk_frag.page = NULL;
 }
 
 /* Closes our half of the connection, behind what is queued. */

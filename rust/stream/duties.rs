@@ -229,8 +229,8 @@ impl Stream {
         if let Some(millis) = todo.deadline {
             queues::process().mod_delayed::<_, 3>(Arc::from(self), msecs_to_jiffies(millis));
         }
-        if todo.look {
-            self.look_again();
+        if let Some(millis) = todo.look {
+            self.look_again(millis);
         }
         if let Some(millis) = todo.watch_peer {
             let delay = msecs_to_jiffies(millis);
@@ -267,7 +267,7 @@ impl Stream {
         let this = self.as_arc_borrow();
         // Owned by somebody, it is in use.
         let Ok(mut locked) = self.state.sock().try_lock_bh() else {
-            this.look_again();
+            this.look_again(LOOK_MS);
             // By the one who releases it, perhaps, who then may have taken off before what waits:
             // nothing may be left to wait when the module goes.
             if self.socket.lock().is_none() {
@@ -305,8 +305,8 @@ impl Stream {
     }
 
     /// Has somebody look at the stream's memory in a while.
-    fn look_again(self: ArcBorrow<'_, Self>) {
-        let delay = msecs_to_jiffies(LOOK_MS);
+    fn look_again(self: ArcBorrow<'_, Self>, millis: u32) {
+        let delay = msecs_to_jiffies(millis);
         queues::process().enqueue_delayed::<_, 5>(Arc::from(self), delay);
     }
 

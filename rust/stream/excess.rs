@@ -14,6 +14,11 @@
 //! - the oldest block that TCP holds, of which all but an octet may be acknowledged,
 //! - the ends of blocks that no further run fitted into,
 //! - the block in use, the rest of which is not filled yet.
+//!
+//! TCP copies short runs into the socket's page fragments of [`FRAGMENT`] octets, one behind the other
+//! as well: what is unacknowledged pins the rest of the oldest and of the newest.
+
+use kernel::page::PAGE_SIZE;
 
 use crate::sys::pages::BLOCK;
 
@@ -22,6 +27,13 @@ const FREE: u32 = 64 << 10;
 
 /// Charges are multiples of this, so that few are made.
 const STEP: u32 = 32 << 10;
+
+/// Octets of a fragment of TCP's, at most.
+const FRAGMENT: u32 = if PAGE_SIZE as u32 > 32 << 10 {
+    PAGE_SIZE as u32
+} else {
+    32 << 10
+};
 
 /// Octets of blocks that were given up, up to a position of the stream.
 #[derive(Clone, Copy, Default)]
@@ -43,6 +55,8 @@ pub(super) struct Excess {
     reassembly: u32,
     /// Octets of a charge that the reassembly buffer waits for.
     wanted: u32,
+    /// Octets of the fragments that are pinned or kept.
+    fragments: u32,
     /// TCP was lent a part of the block in use.
     lent: bool,
     /// Blocks given up before those of `newer`.
@@ -62,6 +76,7 @@ impl Excess {
             .saturating_add(self.older.unused)
             .saturating_add(self.newer.unused)
             .saturating_add(self.reassembly)
+            .saturating_add(self.fragments)
     }
 
     /// The charge to be made in addition for `bound` octets.
@@ -87,6 +102,17 @@ impl Excess {
         self.lent = lent;
     }
 
+    /// TCP has copied something.
+    #[inline]
+    pub(super) fn copied(&mut self) {
+        self.fragments = FRAGMENT.saturating_mul(2);
+    }
+
+    /// The socket's fragment was given up, and no copy is unacknowledged.
+    pub(super) fn no_fragment(&mut self) {
+        self.fragments = 0;
+    }
+
     /// The block in use is given up at position `end` of the stream, `unused` octets of it empty.
     #[inline]
     pub(super) fn closed(&mut self, end: u64, unused: u32) {
@@ -102,6 +128,10 @@ impl Excess {
     #[inline]
     pub(super) fn acknowledged(&mut self, sent: u64, outstanding: u32) {
         let acked = sent.saturating_sub(u64::from(outstanding));
+        if outstanding == 0 {
+            // The one that the socket keeps.
+            self.fragments = self.fragments.min(FRAGMENT);
+        }
         for _ in 0..2 {
             if !self.older.any || self.older.end <= acked {
                 self.older = core::mem::take(&mut self.newer);
@@ -137,6 +167,12 @@ impl Excess {
     #[inline]
     pub(super) fn is_some(&self) -> bool {
         self.charged != 0 || self.lent
+    }
+
+    /// The socket keeps a page fragment, or TCP holds parts of some.
+    #[inline]
+    pub(super) fn has_fragment(&self) -> bool {
+        self.fragments != 0
     }
 
     /// The octets whose charge is not needed any more; the caller takes it back.
@@ -242,6 +278,28 @@ mod tests {
         assert!(!excess.is_wanted());
         // Less is always granted.
         assert!(excess.reassemble(64));
+    }
+
+    #[test]
+    fn copies_count_two_fragments_at_most() {
+        let mut excess = Excess::default();
+        assert!(!excess.has_fragment());
+        excess.copied();
+        excess.copied();
+        assert!(excess.has_fragment() && !excess.is_some());
+        assert!(excess.missing_to_lend() >= 2 * FRAGMENT);
+        assert!(excess.missing_to_lend() < 2 * FRAGMENT + STEP);
+        // The rest of an FPDU of 1 KiB counts with them.
+        assert!(!excess.reassemble(1024));
+        assert!(excess.take_wanted() >= 1024);
+        excess.acknowledged(100, 1);
+        assert!(excess.missing_to_lend() >= 2 * FRAGMENT);
+        excess.acknowledged(100, 0);
+        assert!(excess.missing_to_lend() >= FRAGMENT);
+        assert!(excess.has_fragment());
+        excess.no_fragment();
+        assert_eq!(excess.missing_to_lend(), 0);
+        assert!(!excess.has_fragment());
     }
 
     #[test]

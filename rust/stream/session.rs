@@ -68,8 +68,8 @@ pub(super) struct Todo {
     pub(super) retry: bool,
     /// TCP is to be told of what was read when the softirqs of this burst have run.
     pub(super) settle: bool,
-    /// Somebody must look whether memory is still to be kept, after [`reserve::LOOK_MS`].
-    pub(super) look: bool,
+    /// Somebody must look whether memory is still to be kept, after so many milliseconds.
+    pub(super) look: Option<u32>,
     /// Process context is wanted: the socket can be released.
     pub(super) process: bool,
     /// Somebody must end the wait for the peer, after so many milliseconds.
@@ -86,7 +86,7 @@ impl Todo {
     pub(super) fn is_empty(self) -> bool {
         !(self.retry
             || self.settle
-            || self.look
+            || self.look.is_some()
             || self.process
             || self.deadline.is_some()
             || self.look_for_receive.is_some()
@@ -203,6 +203,10 @@ impl Tally {
     }
 }
 
+/// Milliseconds for which a stream without other memory to give back keeps its page fragment: soon, as
+/// an idle connection is to hold little, and so long that few looks fall on one in use.
+const FRAGMENT_MS: u32 = 100;
+
 impl State {
     /// Prepares a stream. May sleep.
     #[inline(never)]
@@ -291,7 +295,8 @@ impl State {
     pub(super) fn unlink(&mut self, locked: &mut Locked) -> Option<Link> {
         self.proto.tx.give_up();
         self.proto.rx.stash = Stash::new();
-        locked.uncharge(self.proto.excess.end());
+        // TCP may hold blocks still.
+        locked.leave_charge(self.proto.excess.end());
         self.link.take()
     }
 
@@ -380,10 +385,14 @@ impl Session<'_> {
     #[inline]
     fn have_memory_looked_at(&mut self) {
         let proto = &mut *self.proto;
-        if !proto.looking && (proto.excess.is_some() || proto.reserve.is_some()) {
-            proto.looking = true;
-            proto.todo.look = true;
+        if proto.looking {
+            return;
         }
+        proto.todo.look = match proto.excess.is_some() || proto.reserve.is_some() {
+            true => Some(reserve::LOOK_MS),
+            false => proto.excess.has_fragment().then_some(FRAGMENT_MS),
+        };
+        proto.looking = proto.todo.look.is_some();
     }
 
     /// Looks whether memory is to be held any longer: by TCP for the stream, and beyond what TCP
@@ -395,6 +404,10 @@ impl Session<'_> {
         }
         proto.looking = false;
         self.notice_acknowledged(locked);
+        if locked.outstanding() == 0 {
+            locked.drop_fragment();
+            self.proto.excess.no_fragment();
+        }
         locked.uncharge(self.proto.excess.take_surplus());
         self.have_memory_looked_at();
     }

@@ -244,12 +244,16 @@ impl Session<'_> {
         tx.blocked = false;
         while let (Some(run), Some(block)) = (&mut tx.run, &mut tx.block) {
             let rest = run.end.saturating_sub(run.at);
-            let taken = match run.copy || rest <= COPY_LIMIT {
+            let copied = run.copy || rest <= COPY_LIMIT;
+            let taken = match copied {
                 true => locked.send_copy(block.part(run.at, rest).unwrap_or_default()),
                 false => locked.send_pages(block, run.at, rest),
             };
             match taken {
                 Ok(n) if n != 0 => {
+                    if copied {
+                        excess.copied();
+                    }
                     tx.blocked = false;
                     run.at = run.at.saturating_add(n);
                     tx.sent = tx.sent.wrapping_add(n as u64);

@@ -307,7 +307,7 @@ extern "C" fn shrink_pages(pages: usize) -> usize {
     POOL.iter().fold(0, shrink) << ORDER
 }
 
-/// The life of what CPUs keep, buffers and TCP's fragments: gives it back when the module ends.
+/// The life of the buffers that CPUs keep: gives it back when the module ends.
 pub(crate) struct Pool {
     /// Has reclaim take buffers away.
     shrinker: NonNull<bindings::shrinker>,
@@ -335,9 +335,6 @@ impl Drop for Pool {
         // SAFETY: Made by `new`, not used after this; process context.
         unsafe { bindings::rsiw_shrinker_free(self.shrinker.as_ptr()) };
         shrink_pages(usize::MAX);
-        // SAFETY: The devices and the queues went before this (the order of fields in `Rsiw`), so
-        // there is no connection left that sends, in its start-up neither.
-        unsafe { bindings::rsiw_frags_free() };
     }
 }
 

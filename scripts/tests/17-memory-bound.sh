@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
 # What peers that read nothing have this machine hold (src/unread.py): on 64 connections at once, Read
-# Responses that they asked for, and RDMA Writes of a local program; near, and over a path with a delay. At
-# most 64 KiB a connection are not accounted by TCP, and so not by its limits (docs/design.md, "Excess memory
+# Responses that they asked for, and RDMA Writes of a local program; near, and over a path with a delay; few
+# octets of many fragments; and what is left when the program has gone. At most 64 KiB a connection are not accounted by TCP, and so not by its limits (docs/design.md, "Excess memory
 # is bounded"). Buffers that CPUs keep go when memory is reclaimed.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
@@ -11,15 +11,16 @@
 CONNECTIONS=64
 TRACING=/sys/kernel/tracing
 
-# unread PATH
+# unread PATH CONNECTIONS SIZES ROLE...
 unread() {
-	local role status=0
-	for role in read write; do
-		say "-- $1, $role"
+	local path=$1 connections=$2 sizes=$3 role status=0
+	shift 3
+	for role in "$@"; do
+		say "-- $path, $role"
 		PYTHONPATH="$PEER_DIR" RSIW_TESTBIN="$RSIW_TESTBIN" timeout -k 5 $((100 * FACTOR)) \
-			python3 -B "$(dirname "$0")/src/unread.py" "$VETH_NEAR" 7400 "$CONNECTIONS" 65536 "$role" 4200,20000 peer 2>&1 || status=$?
+			python3 -B "$(dirname "$0")/src/unread.py" "$VETH_NEAR" 7400 "$connections" 65536 "$role" "$sizes" peer 2>&1 || status=$?
 	done
-	[ "$status" = 0 ] || die "$1: status $status"
+	[ "$status" = 0 ] || die "$path: status $status"
 }
 
 # shrunk: how often reclaim has found buffers that CPUs keep, this time.
@@ -44,7 +45,10 @@ reclaimed() {
 rsiw_load
 veth_bed
 make_link r0 rv0
-unread near
+unread near "$CONNECTIONS" 4200,20000 read write
+# 57,000 octets leave an end of a block of almost 8 KiB.
+unread near "$CONNECTIONS" 57000 left
+unread near 16 64 shared
 tc qdisc add dev rv0 root netem delay 10ms limit 20000
-unread far
+unread far "$CONNECTIONS" 4200,20000 read write
 reclaimed

@@ -253,6 +253,19 @@ impl Locked {
         unsafe { bindings::rsiw_sk_uncharge(self.as_ptr(), octets) }
     }
 
+    /// [`Self::uncharge`] for a socket that is released next: as long as TCP has something to deliver,
+    /// `octets` stay accounted to it, at most to its end.
+    pub(crate) fn leave_charge(&mut self, octets: u32) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_sk_leave_charge(self.as_ptr(), octets) }
+    }
+
+    /// Gives up the fragment that [`Self::send_copy`] copies into, which a socket keeps otherwise.
+    pub(crate) fn drop_fragment(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_sk_drop_frag(self.as_ptr()) }
+    }
+
     /// Sends `len` octets of `run` from `off`, where they lie; how many TCP took. The buffer is
     /// not written to up to there any more, which [`RunBuf::space`] sees to.
     ///

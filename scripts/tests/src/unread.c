@@ -6,6 +6,7 @@
  *   unread ADDRESS PORT            the program; it says "ok" when it listens
  *   accept COUNT                   -> made STAG ADDRESS      memory that all peers may read
  *   write SIZE COUNT               -> ok                     COUNT Writes on each connection
+ *   leave                          -> ok                     all are disconnected, and their queue pairs destroyed
  *
  * SIZE is at most 64 KiB; the peer's STag and offset are 1 and 0, at which a peer that reads nothing
  * does not look.
@@ -84,6 +85,17 @@ static void write_one(struct rdma_cm_id *id, uint32_t size)
 		fail("ibv_post_send");
 }
 
+static void leave(void)
+{
+	int i;
+
+	for (i = 0; i < made; i++)
+		if (rdma_disconnect(ids[i]))
+			fail("rdma_disconnect");
+	for (i = 0; i < made; i++)
+		rdma_destroy_qp(ids[i]);
+}
+
 static void listen_at(const char *address, int port)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port) };
@@ -117,6 +129,9 @@ int main(int argc, char **argv)
 					write_one(ids[i], size);
 				usleep(1000);
 			}
+			printf("ok\n");
+		} else if (!strcmp(line, "leave\n")) {
+			leave();
 			printf("ok\n");
 		} else {
 			fail("what is '%s'", line);

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
 """Peers that read nothing: what they have the other end pin, against what TCP accounts for it.
 
-usage: unread.py ADDRESS PORT PEERS OCTETS read|write SIZE[,SIZE...] NAMESPACE
+usage: unread.py ADDRESS PORT PEERS OCTETS ROLE SIZE[,SIZE...] NAMESPACE
 
 The peers are in the network namespace NAMESPACE.
 
 On each of PEERS connections, messages of SIZE octets are sent by the program `unread`, of which the peers read
-none: Read Responses that they ask for, or RDMA Writes. MemFree must not fall by more than what TCP accounts
-(/proc/net/sockstat), OCTETS for each connection and SLACK for the machine."""
+none. By ROLE:
+  read    Read Responses that the peers ask for
+  write   RDMA Writes
+  shared  few and small Read Responses, between which another connection is sent many, and reads them
+  left    as many RDMA Writes as TCP takes; then the program disconnects, and its sockets are released
+MemFree must not fall by more than what TCP accounts (/proc/net/sockstat), OCTETS for each connection and SLACK for
+the machine."""
 
 import os
 import socket
@@ -20,8 +25,11 @@ import rdmap
 
 # What else takes memory meanwhile: slabs and per-CPU lists of pages.
 SLACK = 4 << 20
-# Octets of messages for each connection: those of a send buffer would take longer to send, and show no more.
-MESSAGES = 160 << 10
+# Octets of messages for each connection. Those of a send buffer take longer to send, and show no more but where the
+# sockets are released.
+MESSAGES = {"read": 160 << 10, "write": 160 << 10, "shared": 20 * 64, "left": 940 << 10}
+# Octets that the other connection is sent between two messages, a fragment of TCP's, and those of one of its messages.
+BETWEEN, PIECE = 36 << 10, 4000
 # Of both ends, so that most of what was sent is not acknowledged.
 RECEIVE_BUFFER = 16 << 10
 SECONDS = 30 * int(os.environ.get("RSIW_TIME_FACTOR", "1"))
@@ -114,12 +122,52 @@ def opened(program, address, port, peers, namespace):
     return streams, int(stag, 16), int(at, 16)
 
 
+def orphans():
+    """TCP's sockets that nobody has any more."""
+    with open("/proc/net/sockstat", encoding="ascii") as lines:
+        words = next(line.split() for line in lines if line.startswith("TCP:"))
+    return int(words[words.index("orphan") + 1])
+
+
+def wait_for(what, holds):
+    end = time.monotonic() + SECONDS
+    while not holds():
+        if time.monotonic() > end:
+            sys.exit(f"FAIL: after {SECONDS} s still not: {what}")
+        time.sleep(0.1)
+
+
+def skip_response(stream, size):
+    """Receives the FPDUs of a Read Response of `size` octets, unchecked: a CRC takes long here."""
+    while size > 0:
+        length = int.from_bytes(stream.recv_exactly(2, SECONDS), "big")
+        stream.recv_exactly(length + -(2 + length) % 4 + 4, SECONDS)
+        size -= length - 14
+
+
+def shared(size, count, streams, stag, at):
+    """Messages on all connections but the last one, which is sent much between any two of them."""
+    *streams, other = streams
+    # All answers come from the same processor.
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    asked = 0
+    for msn in range(1, count + 1):
+        for stream in streams:
+            stream.send(rdmap.read_request(msn, 1, 0, size, stag, at))
+            for _ in range(BETWEEN // PIECE):
+                asked += 1
+                other.send(rdmap.read_request(asked, 2, 0, PIECE, stag, at))
+                skip_response(other, PIECE)
+
+
 def unread(program, role, size, streams, stag, at):
     """Has messages of `size` octets sent on each connection; how many octets in all."""
-    count = MESSAGES // size
-    if role == "write":
+    count = MESSAGES[role] // size
+    if role in ("write", "left"):
         program.tell(f"write {size} {count}")
         program.answer()
+    elif role == "shared":
+        shared(size, count, streams, stag, at)
     else:
         for msn in range(1, count + 1):
             for stream in streams:
@@ -127,6 +175,24 @@ def unread(program, role, size, streams, stag, at):
             # Slowly, so that each answer is a message of its own on its way.
             time.sleep(0.001)
     return count * size * len(streams)
+
+
+def leave(program, peers):
+    """The program disconnects. When its sockets are released, TCP has what it had, and accounts for it."""
+    before, accounted = orphans(), tcp_memory()
+    program.tell("leave")
+    program.answer()
+
+    def released():
+        nonlocal accounted
+        now = tcp_memory()
+        if orphans() == before:
+            accounted = now
+        return orphans() >= before + peers
+
+    wait_for("the sockets are released", released)
+    if tcp_memory() < accounted - SLACK // 4:
+        sys.exit(f"FAIL: TCP accounts {tcp_memory()} octets after the release, and {accounted} before it")
 
 
 def main():
@@ -137,13 +203,14 @@ def main():
         streams, stag, at = opened(program, address, port, peers, namespace)
         free, accounted = settled()
         sent = unread(program, role, size, streams, stag, at)
-        end = time.monotonic() + SECONDS
-        # All that is unread is with TCP.
-        while tcp_memory() - accounted < sent and time.monotonic() < end:
-            time.sleep(0.1)
+        # All that is unread is with TCP. A receiver accounts less for few octets than they have.
+        if role != "shared":
+            wait_for("all is with TCP", lambda: tcp_memory() - accounted >= sent)
+        if role == "left":
+            leave(program, peers)
         now = settled()
         gone, more = free - now[0], now[1] - accounted
-        if more < sent:
+        if more < sent and role != "shared":
             sys.exit(f"FAIL: {role} of {size}: {sent} octets were sent, but TCP accounts {more} more")
         beyond, most = gone - more, peers * int(octets) + SLACK
         said = f"{role} of {size} unread on {peers} connections: {gone >> 10} KiB gone, TCP accounts {more >> 10} KiB"
