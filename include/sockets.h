@@ -69,6 +69,7 @@ u32 rsiw_tcp_tail_room(const struct sock *sk);
 u32 rsiw_tcp_unsent(const struct sock *sk);
 u32 rsiw_tcp_outstanding(const struct sock *sk);
 u64 rsiw_tcp_acked(const struct sock *sk);
+bool rsiw_tcp_window_closed(const struct sock *sk);
 bool rsiw_tcp_awaits_answer(const struct sock *sk);
 u32 rsiw_tcp_silent_ms(const struct sock *sk);
 void rsiw_tcp_end_record(struct sock *sk);

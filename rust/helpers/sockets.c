@@ -247,6 +247,12 @@ bool rsiw_tcp_awaits_answer(const struct sock *sk)
 	       (tp->packets_out && after(tp->lsndtime, tp->rcv_tstamp));
 }
 
+/* TCP probes the peer's window: it has something to send, and nothing is in flight. */
+bool rsiw_tcp_window_closed(const struct sock *sk)
+{
+	return !tcp_sk(sk)->packets_out && tcp_send_head(sk);
+}
+
 /* Milliseconds since the peer was heard. */
 u32 rsiw_tcp_silent_ms(const struct sock *sk)
 {

@@ -52,6 +52,13 @@ const DISCONNECT_MS: u32 = 500;
 /// Milliseconds a stream that has ended waits for the peer's FIN, or for room for a Terminate.
 const LINGER_MS: u32 = 5_000;
 
+/// Milliseconds between two looks, behind a disconnect, whether the peer's closed window keeps FIN back.
+/// The second look may end the wait, so the peer is told within a second.
+const KEPT_BACK_MS: u32 = 400;
+
+/// Looks in [`LINGER_MS`].
+const MOST_LOOKS: u8 = 12;
+
 /// Milliseconds without any progress after which a graceful end is given up: the peer may have to
 /// answer Reads, and TCP may have to send something again.
 const GRACE_MS: u32 = 8_000;
@@ -81,6 +88,12 @@ pub(super) struct Ending {
     heard: bool,
     /// How often the deadline was put off.
     delays: u8,
+    /// The owner has disconnected: the peer is to be told in time.
+    left: bool,
+    /// Octets the peer had acknowledged at the last look for a closed window.
+    acked_before: Option<u64>,
+    /// How many looks there were.
+    looks: u8,
 }
 
 impl EndReason {
@@ -113,6 +126,22 @@ impl Ending {
         goes_on
     }
 
+    /// Milliseconds until something is to be done about a stream that has ended.
+    fn linger_ms(&self) -> u32 {
+        match self.left && self.looks < MOST_LOOKS {
+            true => KEPT_BACK_MS,
+            false => LINGER_MS,
+        }
+    }
+
+    /// A look behind a disconnect: the peer has acknowledged so many octets, and its window is closed
+    /// or not. Whether nothing has moved since the last look, and nothing can.
+    fn is_kept_back(&mut self, acked: u64, closed: bool) -> bool {
+        self.looks = self.looks.saturating_add(1);
+        let before = self.acked_before.replace(acked);
+        closed && before == Some(acked)
+    }
+
     /// Whether the peer has closed its half: it answers nothing any more.
     #[inline]
     pub(super) fn peer_closed(&self) -> bool {
@@ -143,6 +172,7 @@ impl Session<'_> {
             Close::Disconnect => {
                 if matches!(self.proto.phase, Phase::Open | Phase::Closing) {
                     self.proto.phase = Phase::Leaving;
+                    self.proto.ending.left = true;
                     self.proto.todo.deadline = Some(DISCONNECT_MS);
                 }
             }
@@ -205,7 +235,7 @@ impl Session<'_> {
             EndReason::PeerFin | EndReason::LocalClose => Counter::Closes,
             _ => Counter::Aborts,
         });
-        self.proto.todo.deadline = Some(LINGER_MS);
+        self.proto.todo.deadline = Some(self.proto.ending.linger_ms());
         self.proto.tx.job = None;
         self.proto.rx.receiver.fail();
         self.abandon_hold();
@@ -351,7 +381,7 @@ impl Session<'_> {
         };
         if said_all && !self.proto.tx.fin_sent {
             self.proto.tx.fin_sent = true;
-            self.proto.todo.deadline = Some(LINGER_MS);
+            self.proto.todo.deadline = Some(self.proto.ending.linger_ms());
             locked.send_fin();
         }
         if self.proto.tx.fin_sent && self.proto.phase == Phase::Leaving {
@@ -368,7 +398,13 @@ impl Session<'_> {
         match self.proto.phase {
             Phase::Open => return self.nudge(),
             // The message in progress is cut at an FPDU boundary, and FIN follows.
-            Phase::Leaving => return self.end(EndReason::LocalClose),
+            Phase::Leaving => {
+                self.proto.ending.acked_before = Some(locked.acked());
+                return self.end(EndReason::LocalClose);
+            }
+            Phase::Ended if self.proto.ending.left && self.proto.ending.looks < MOST_LOOKS => {
+                return self.look_for_closed_window(locked);
+            }
             _ => {}
         }
         let fin_sent = self.proto.tx.fin_sent;
@@ -386,6 +422,16 @@ impl Session<'_> {
             }
             Phase::Starting | Phase::Open | Phase::Leaving | Phase::Over => {}
         }
+    }
+
+    /// FIN behind a disconnect is kept back for as long as the peer's window is closed, as it is by a
+    /// peer that holds a Send for want of a receive. Only a reset can tell such a peer.
+    fn look_for_closed_window(&mut self, locked: &Locked) {
+        let closed = locked.window_is_closed();
+        if self.proto.ending.is_kept_back(locked.acked(), closed) {
+            return self.over(true);
+        }
+        self.proto.todo.deadline = Some(self.proto.ending.linger_ms());
     }
 
     /// The peer was given time to say something. What this leaves to be sent is sent by the caller.
@@ -416,6 +462,30 @@ mod tests {
         ending.heard();
         assert!(!ending.goes_on(101, false));
         assert!(ending.goes_on(102, false));
+    }
+
+    #[test]
+    fn a_closed_window_without_progress_keeps_back() {
+        let mut ending = Ending::default();
+        assert!(!ending.is_kept_back(100, true));
+        assert!(!ending.is_kept_back(101, true));
+        assert!(!ending.is_kept_back(101, false));
+        assert!(!ending.is_kept_back(102, true));
+        assert!(ending.is_kept_back(102, true));
+    }
+
+    #[test]
+    fn a_disconnect_is_looked_at_for_the_usual_time() {
+        let mut ending = Ending {
+            left: true,
+            ..Ending::default()
+        };
+        let mut millis = 0;
+        while ending.linger_ms() != LINGER_MS {
+            millis += ending.linger_ms();
+            assert!(!ending.is_kept_back(0, false));
+        }
+        assert!((LINGER_MS - KEPT_BACK_MS..=LINGER_MS).contains(&millis));
     }
 
     #[test]

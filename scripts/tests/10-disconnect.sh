@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 120
 # rdma_disconnect() with 512 MiB of Writes, Sends or Reads posted, at one end or at both: what is posted is flushed,
-# both ends are told within a second, and what was a success has arrived.
+# both ends are told within a second, also where the peer has no receives for the Sends, and what was a success has
+# arrived.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
 

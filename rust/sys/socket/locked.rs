@@ -166,6 +166,12 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_awaits_answer(self.as_ptr()) }
     }
 
+    /// Whether the peer's window is closed to what TCP has to send, and nothing is in flight.
+    pub(crate) fn window_is_closed(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_window_closed(self.as_ptr()) }
+    }
+
     /// Milliseconds since the peer was heard.
     pub(crate) fn silent_ms(&self) -> u32 {
         // SAFETY: By the type invariant.
