@@ -3,8 +3,8 @@
 # time limit: 300
 # What peers that read nothing have this machine hold (src/unread.py): on 64 connections at once, Read
 # Responses that they asked for, and RDMA Writes of a local program; near, and over a path with a delay; few
-# octets of many fragments; and what is left when the program has gone. At most 64 KiB a connection are not accounted by TCP, and so not by its limits (docs/design.md, "Excess memory
-# is bounded"). Buffers that CPUs keep go when memory is reclaimed.
+# octets of many fragments; and what is left when the program has gone. At most 64 KiB a connection are not accounted by TCP, and so not by its limits (docs/receive.md, "Memory
+# beyond TCP's accounting"). Buffers that CPUs keep go when memory is reclaimed.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
 
