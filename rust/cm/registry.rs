@@ -28,10 +28,17 @@ use super::{
     endpoint::Endpoint,
     listen::Listener, //
 };
-use crate::sys::iwcm::Handle;
+use crate::{
+    sys::iwcm::Handle,
+    verbs::Device, //
+};
 
-/// Attempts of queue pairs that connect themselves, a device.
+/// How often queue pairs that connect themselves try to, a device.
 const ATTEMPTS: Rate = Rate::new::<1_000, 1_000>();
+
+/// Attempts that a device has under way at most: about what begin in a second. A peer that answers ends
+/// one in a few round trips, so that only silent peers can take all places, for a time-out.
+const MOST_ATTEMPTS: u32 = 1_024;
 
 /// A connection or a listener.
 #[derive(Clone)]
@@ -62,6 +69,48 @@ struct Registry {
     closed: bool,
 }
 
+/// Limits the attempts of queue pairs that connect themselves.
+struct Attempts {
+    /// How many began lately.
+    began: Bucket,
+    /// How many are under way.
+    under_way: u32,
+}
+
+impl Attempts {
+    /// Counts one that begins, if it may.
+    fn try_begin(&mut self, rate: &Rate) -> bool {
+        let begins = self.under_way < MOST_ATTEMPTS && self.began.try_add(rate);
+        if begins {
+            self.under_way = self.under_way.saturating_add(1);
+        }
+        begins
+    }
+
+    /// One is over.
+    fn over(&mut self) {
+        self.under_way = self.under_way.saturating_sub(1);
+    }
+}
+
+/// An attempt of a queue pair that connects itself, from the start of TCP's connection to that of the
+/// stream, or until it has failed.
+pub(super) struct Attempt(Arc<Device>);
+
+impl Attempt {
+    /// Begins one if the device's limits allow it. Process context, sleeps.
+    pub(super) fn begin(device: &Arc<Device>) -> Option<Self> {
+        let begins = device.cm_state().attempts.lock().try_begin(&ATTEMPTS);
+        begins.then(|| Self(device.clone()))
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.0.cm_state().attempts.lock().over();
+    }
+}
+
 /// What the connection manager keeps for a device.
 #[pin_data]
 pub(crate) struct DeviceState {
@@ -71,9 +120,9 @@ pub(crate) struct DeviceState {
     /// There are no members left.
     #[pin]
     empty: CondVar,
-    /// Limits how often queue pairs that connect themselves try to.
+    /// The attempts of queue pairs that connect themselves.
     #[pin]
-    attempts: Mutex<Bucket>,
+    attempts: Mutex<Attempts>,
 }
 
 impl DeviceState {
@@ -89,7 +138,13 @@ impl DeviceState {
                 "rsiw_cm_registry"
             ),
             empty <- new_condvar!("rsiw_cm_empty"),
-            attempts <- new_mutex!(Bucket::new(), "rsiw_cm_attempts"),
+            attempts <- new_mutex!(
+                Attempts {
+                    began: Bucket::new(),
+                    under_way: 0,
+                },
+                "rsiw_cm_attempts"
+            ),
         })
     }
 
@@ -168,11 +223,6 @@ impl DeviceState {
         }
     }
 
-    /// Whether one more queue pair that connects itself may try to now. Process context.
-    pub(super) fn may_attempt(&self) -> bool {
-        self.attempts.lock().try_add(&ATTEMPTS)
-    }
-
     /// Lets a member go. Process context, sleeps.
     pub(super) fn leave(&self, handle: Handle) {
         let (member, empty) = {
@@ -190,6 +240,36 @@ impl DeviceState {
 #[kunit_tests(rsiw_cm_registry)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attempts_under_way_are_limited() {
+        let often = Rate::new::<2_048, 1>();
+        let mut attempts = Attempts {
+            began: Bucket::new(),
+            under_way: 0,
+        };
+        for _ in 0..1_024 {
+            assert!(attempts.try_begin(&often));
+        }
+        assert!(!attempts.try_begin(&often));
+        attempts.over();
+        assert!(attempts.try_begin(&often));
+        assert!(!attempts.try_begin(&often));
+    }
+
+    #[test]
+    fn attempts_begin_at_a_limited_rate() {
+        let rarely = Rate::new::<2, 1>();
+        let mut attempts = Attempts {
+            began: Bucket::new(),
+            under_way: 0,
+        };
+        for _ in 0..2 {
+            assert!(attempts.try_begin(&rarely));
+            attempts.over();
+        }
+        assert!(!attempts.try_begin(&rarely));
+    }
 
     #[test]
     fn numbers_are_new_each_time() -> Result {

@@ -3,7 +3,7 @@
 # time limit: 400
 # What confines a process confines its connections by rendezvous and over rdma_cm: BPF programs of its
 # control group, Landlock, its network namespace. The memory of sockets is charged to its memory cgroup,
-# the port of rendezvous is open while it is needed, and guesses are limited (src/contained.py).
+# the port of rendezvous is open while it is needed, and guesses and attempts are limited (src/contained.py).
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
 # shellcheck source=cgroup.sh
@@ -54,7 +54,8 @@ for port in 7200 7201; do
 	spawn "rping-$port" rping -s -P -a "$RDMA_V4" -p "$port"
 	wait_listening "$port"
 done
-PYTHONPATH="$(dirname "$0")/src" timeout -k 5 $((300 * FACTOR)) python3 -B "$(dirname "$0")/src/contained.py" 2>&1 ||
+export RSIW_TESTBIN
+PYTHONPATH="$(dirname "$0")/src:$PEER_DIR" timeout -k 5 $((300 * FACTOR)) python3 -B "$(dirname "$0")/src/contained.py" 2>&1 ||
 	die "contained.py: status $?"
 
 if ! grep -qw memory "$CGROUP/cgroup.controllers"; then

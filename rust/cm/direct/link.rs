@@ -37,6 +37,7 @@ use super::{
             FrameReader,
             FrameWriter, //
         },
+        registry::Attempt,
         timer::Limit, //
     },
     hello::Hello,
@@ -154,6 +155,8 @@ pub(in crate::cm) struct Direct {
     means: Means,
     /// How far it has got; none only for a moment.
     stage: Option<Stage>,
+    /// The attempt of the initiator that is under way.
+    attempt: Option<Attempt>,
     /// Milliseconds until the next attempt.
     pause_ms: u32,
     /// How long work requests still wait, once there are some.
@@ -173,6 +176,7 @@ impl Direct {
             qp,
             means,
             stage: None,
+            attempt: None,
             pause_ms: FIRST_PAUSE_MS,
             patience: None,
             mirror: Mirror::None,
@@ -286,6 +290,7 @@ impl Direct {
         if terms.role == Role::Responder {
             return Stage::Await(None);
         }
+        self.attempt = None;
         if let Some(socket) = &self.means.socket {
             // Should it fail, so does the next attempt.
             let _ = socket.disconnect();

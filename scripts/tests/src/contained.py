@@ -9,12 +9,19 @@ import socket
 import subprocess
 
 from confine import CONNECT4, EGRESS, KINDS, SOCK_CREATE, forbid, inside, landlock
+from cases_active import Listener, reply_for
 from direct import *
+from harness import Victim
 from strangers import HERE, PORT, answer, hello, request
 
 CM_PORT = 7200
-# docs/direct-mode.md, section 4.
+# docs/rendezvous.md, section 4.
 GUESSES = 32
+# Section 3 there, and more queue pairs than that.
+ATTEMPTS, MANY = 1024, 1100
+LAST_QPN = 0xFFFFFF
+# Writes to a peer that reads nothing, their octets, and the room that it has.
+WRITES, WRITE_SIZE, ROOM = 16, 5000, 8192
 
 
 def rping(port=CM_PORT):
@@ -168,8 +175,100 @@ def guesses(device):
     parts(a, b)
 
 
+def group_of(port):
+    """The control group of the socket that is connected to a port."""
+    found = subprocess.run(["ss", "-Htn", "--cgroup", "state", "established", f"dport = :{port}"],
+                           capture_output=True, check=True, text=True).stdout
+    check("cgroup:" in found, f"ss tells of no control group: {found!r}")
+    return found.split("cgroup:")[1].split()[0]
+
+
+def sock_memory(group):
+    """Octets of sockets that are charged to a control group."""
+    with open(f"{group}/memory.stat", encoding="ascii") as stat:
+        return next(int(line.split()[1]) for line in stat if line.startswith("sock "))
+
+
+def fallback(_device):
+    """a connection that falls back to MPA revision 1 is in the control group of its process, which pays for it"""
+    root = os.environ["CGROUP"]
+    group = f"{root}/fallback"
+    with open(f"{root}/cgroup.controllers", encoding="ascii") as controllers:
+        pays = "memory" in controllers.read().split()
+    if pays:
+        with open(f"{root}/cgroup.subtree_control", "w", encoding="ascii") as control:
+            control.write("+memory")
+    os.mkdir(group)
+    with inside(root, group):
+        victim = Victim()
+    listener = Listener(ROOM)
+    listener.connect(victim)
+    first = listener.accept(10)
+    check(first.recv_startup().rev == 2, "the first Request is not of revision 2")
+    check(group_of(listener.port) == "/fallback", f"the first socket is in {group_of(listener.port)}")
+    first.sock.close()
+    second = listener.accept(10)
+    request = second.recv_startup()
+    check(request.rev == 1, "the second Request is not of revision 1")
+    check(group_of(listener.port) == "/fallback", f"the socket that falls back is in {group_of(listener.port)}")
+    second.send_raw(reply_for(request))
+    victim.expect_event("ESTABLISHED")
+    for i in range(WRITES):
+        check(victim.ask(f"write {i} 1 0 {WRITE_SIZE}") == "ok", "a Write is not taken")
+    if pays:
+        least = WRITES * WRITE_SIZE // 2
+        wait_for(10, f"{least} octets are charged, there are {sock_memory(group)}",
+                 lambda: sock_memory(group) >= least)
+    victim.kill()
+    second.reset()
+    wait_for(10, "the control group goes", lambda: removed(group))
+
+
+def removed(group):
+    """Whether a control group can be removed: its processes may not be gone yet."""
+    try:
+        os.rmdir(group)
+    except OSError:
+        return False
+    return True
+
+
+def established(port):
+    """How many connections a listener has, accepted or not."""
+    found = subprocess.run(["ss", "-Htn", "state", "established", f"sport = :{port}"], capture_output=True, check=True)
+    return found.stdout.count(b"\n")
+
+
+def attempts(device):
+    """the attempts of a device that are under way are limited, and others follow"""
+    silent = socket.create_server((HERE, PORT), backlog=2 * MANY)
+    many = [End(device, depth=1) for _ in range(MANY)]
+    for end in many:
+        end.to_init()
+    # All of them are initiators.
+    for end in many:
+        end.connect(Peer(end, number=LAST_QPN))
+    most = 0
+
+    def reached():
+        nonlocal most
+        most = max(most, established(PORT))
+        return most >= ATTEMPTS
+
+    wait_for(30, f"{ATTEMPTS} attempts under way", reached)
+    # The others try, too, in pauses of two seconds at most.
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        reached()
+    check(most == ATTEMPTS, f"{most} attempts are under way at once, {ATTEMPTS} may be")
+    silent.close()
+    for end in many:
+        end.close()
+    talks(device)
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["landlocked"]:
         landlocked()
     else:
-        run((cgroup, lsm, namespace, port, guesses), 200)
+        run((cgroup, lsm, namespace, port, guesses, attempts, fallback), 200)

@@ -25,6 +25,7 @@ use crate::{
             FrameWriter,
             ReadError, //
         },
+        registry::Attempt,
         stream_config,
         timer::Limit, //
     },
@@ -43,11 +44,14 @@ use iwarp_wire::{
 impl Direct {
     /// Has the socket connect.
     #[inline(never)]
-    pub(super) fn connect(&self, turn: &mut Turn<'_>, terms: &Terms) -> Outcome {
+    pub(super) fn connect(&mut self, turn: &mut Turn<'_>, terms: &Terms) -> Outcome {
         let Some(socket) = &self.means.socket else {
             return Outcome::Fail;
         };
-        if !turn.device.cm_state().may_attempt() {
+        // One that was cut short is over.
+        self.attempt = None;
+        self.attempt = Attempt::begin(turn.device);
+        if self.attempt.is_none() {
             return Outcome::Retry;
         }
         let (local, remote) = addresses(terms.reach, turn.device.ifindex());
@@ -119,6 +123,7 @@ impl Direct {
         };
         turn.device.counters().add(Counter::Connects, 1);
         let config = stream_config(&agreed, role);
+        self.attempt = None;
         match self.means.socket.take() {
             Some(socket) => self.start(turn, socket, config, theirs.expects),
             None => Outcome::Fail,
