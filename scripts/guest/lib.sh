@@ -68,6 +68,9 @@ shows() { grep "$@" >/dev/null; }
 # they have seen what a round does after a few. A test that is repeated fully elsewhere is not here.
 rounds() { echo $(((($1 - 1) / FACTOR / ${RSIW_SHARE:-1}) + 1)); }
 
+# all_rounds: whether a test is to do all that it can.
+all_rounds() { [ "${RSIW_SHARE:-1}" = 1 ]; }
+
 # not COMMAND...: for wait_for.
 not() { ! "$@"; }
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 700
+# runs on: 7.2/4
 # Interoperation with the kernel's own siw, which knows nothing of us: rsiw on
 # one interface, siw on another, each as client and as server, with CRC and
 # without. rping, perftest, and the data integrity generator in the form that
@@ -53,18 +54,18 @@ ping_rounds() {
 # one_role LABEL FROM TO
 one_role() {
 	local tool PERFTEST_FROM=$2
-	ping_rounds "$1: rping 64" "$2" "$3" 64 200
-	ping_rounds "$1: rping 65535" "$2" "$3" 65535 100
+	ping_rounds "$1: rping 64" "$2" "$3" 64 "$(rounds 200)"
+	ping_rounds "$1: rping 65535" "$2" "$3" 65535 "$(rounds 100)"
 	for tool in ib_send_bw ib_write_bw ib_read_bw; do
 		PERFTEST_PORT=$((PERFTEST_PORT + 10))
-		pair_with_siw "$1: $tool" "$3" "" "" "$tool" -s 65536 -n 100
+		pair_with_siw "$1: $tool" "$3" "" "" "$tool" -s 65536 -n "$(rounds 100)"
 	done
 	for tool in ib_send_lat ib_write_lat ib_read_lat; do
 		# Its server sends first, which RFC 5044 section 7.1.2 forbids until the client has sent
 		# something; rsiw as client does at once, siw never.
 		[ "$2/$tool" != "$SIW/ib_write_lat" ] || continue
 		PERFTEST_PORT=$((PERFTEST_PORT + 10))
-		pair_with_siw "$1: $tool" "$3" "" "" "$tool" -s 200 -n 100
+		pair_with_siw "$1: $tool" "$3" "" "" "$tool" -s 200 -n "$(rounds 100)"
 	done
 	run 60 "$1: integrity" "$RSIW_TESTBIN/integrity" -p -n 15 -s 7 -f "$2" "$3"
 	ok "$1: $(tail -n 1 "$(log_of "$(label_of "$1: integrity")")")"

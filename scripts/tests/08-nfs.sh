@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 1000
+# runs on: 7.2/4
 # NFS v3, v4.0 and v4.2 with proto=rdma: a tree of 2,000 files and a file of
 # 256 MiB (a quarter of both on the debug kernel) travel in and out and are
 # compared by checksum with cold caches; fio verifies direct I/O; the counters of

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
-# runs on: 7.2 7.3
+# runs on: 7.2/4 7.3/4
 # NVMe over RDMA with the stock kernel's target and host: a loop device is
 # exported and connected ten times; each time fio writes and verifies.
 # shellcheck source=../guest/lib.sh

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 200
+# runs on: 7.2/4
 # Two Ethernet cards on one cable, each with its driver, its rings and its device, one of them in a
 # network namespace: rping, perftest and ibv_rc_pingpong across, also with jumbo frames, and a card
 # whose driver lets go of it under traffic.
@@ -85,13 +86,13 @@ rping_rounds 64 "$(rounds 200)" "$FAR" "$IN_PEER"
 rping_rounds 65000 "$(rounds 200)" "$FAR" "$IN_PEER"
 [ $(($(frames_received) - before)) -gt "$(rounds 10000)" ] || die "the card has not received what rping sent"
 for tool in ib_send_bw ib_write_bw ib_read_bw; do
-	both_ways "$tool" "$tool" -s 65536 -n 200
+	both_ways "$tool" "$tool" -s 65536 -n "$(rounds 200)"
 done
-perftest_pair "ib_write_lat" "$FAR" "$IN_PEER" "" ib_write_lat -s 64 -n 200
+perftest_pair "ib_write_lat" "$FAR" "$IN_PEER" "" ib_write_lat -s 64 -n "$(rounds 200)"
 PINGPONG_SERVER_DEVICE=r1 PINGPONG_CLIENT_DEVICE=r0 \
-	pingpong_pair "ibv_rc_pingpong" "$IN_PEER" "" "$FAR" ibv_rc_pingpong -g 1 -c -n 200
+	pingpong_pair "ibv_rc_pingpong" "$IN_PEER" "" "$FAR" ibv_rc_pingpong -g 1 -c -n "$(rounds 200)"
 ip link set "$near" mtu 9000
 ip -n peer link set "$far" mtu 9000
-both_ways "ib_write_bw, jumbo frames" ib_write_bw -s 65536 -n 200
+both_ways "ib_write_bw, jumbo frames" ib_write_bw -s 65536 -n "$(rounds 200)"
 rping_rounds 65000 "$(rounds 200)" "$FAR" "$IN_PEER"
 driver_lets_go "${cards[0]}"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 400
+# runs on: 7.2/4
 # Network namespaces that go while their devices are in use: listeners and traffic
 # inside, processes outside, several devices at once, the stack's exclusive mode.
 # What keeps a namespace keeps its devices; with its last user all of it goes.
@@ -102,15 +103,16 @@ traffic_inside() {
 near_connected() { rdma resource show qp link r0 | shows 'state RTS'; }
 
 killed_at_once() {
-	local _
-	for _ in 1 2 3 4; do
+	local _ many
+	many=$(rounds 4)
+	for _ in $(seq "$many"); do
 		bed
 		flow_inside
 		ip netns pids peer | xargs kill -9
 		remove_name
 		everything_gone "killed and removed at once"
 	done
-	ok "four namespaces killed under load"
+	ok "$many namespaces killed under load"
 }
 
 # outside ARGUMENT...: outside.py; go lets it take its next step.

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 240
+# runs on: 7.2/4
 # "ss -K" ends our listeners from outside, while strangers come all the time: the one of queue pairs
 # that connect themselves, and one of rdma_cm. Nobody goes on trying to take connections from them, and
 # all goes as ever afterwards.
@@ -63,7 +64,7 @@ one_round() {
 }
 
 single_bed
-for round in 1 2 3; do
+for round in $(seq "$(rounds 3)"); do
 	one_round
 	unload_type "$RSIW_TYPE"
 	rsiw_load

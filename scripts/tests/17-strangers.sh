@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 400
+# runs on: 7.2/4
 # Strangers on the port of queue pairs that connect themselves: silence, garbage, half
 # a frame, wrong numbers, 10,000 connections. They learn nothing, delay nobody, and
 # hold no memory.
@@ -20,7 +21,7 @@ slab_back() { [ "$(slab)" -le "$(($1 + 4000))" ]; }
 
 strangers() {
 	local status=0
-	PYTHONPATH="$(dirname "$0")/src" timeout -k 5 $((200 * FACTOR)) python3 -B "$(dirname "$0")/src/strangers.py" "$@" 2>&1 || status=$?
+	PYTHONPATH="$(dirname "$0")/src" timeout -k 5 $((200 * FACTOR)) CROWD=$(rounds 10000) python3 -B "$(dirname "$0")/src/strangers.py" "$@" 2>&1 || status=$?
 	[ "$status" = 0 ] || die "strangers.py: status $status"
 }
 

@@ -55,11 +55,11 @@ perftest_once() {
 }
 
 # every_size PAIR TOOL ARGUMENT...: PAIR, a function that runs a pair, at every power of two to 8 MiB; at
-# some of them where everything is slower.
+# some of them where everything is slower, and for a tool of latency where not all rounds are wanted.
 every_size() {
 	local pair=$1 tool=$2 size
 	shift 2
-	if [ "$FACTOR" = 1 ]; then
+	if [ "$FACTOR" = 1 ] && { all_rounds || [[ $tool == *_bw ]]; }; then
 		"$pair" "$tool -a" "$tool" -a -n 5 "$@"
 		return
 	fi
