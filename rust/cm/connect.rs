@@ -222,17 +222,19 @@ impl Link {
     /// Reads the Reply.
     #[inline(never)]
     fn receive(self, turn: &mut Turn<'_>, mut reader: FrameReader) -> Next {
-        let silent = reader.is_empty();
         match reader.read(&self.socket) {
             Ok(None) => self.wait(turn, Stage::Reply(reader)),
             Ok(Some(frame)) => match self.plan.policy.conclude(&frame) {
                 Ok(agreed) => self.establish(turn, &frame, &agreed),
                 Err(refusal) => self.refused(turn, &frame, refusal),
             },
-            Err(ReadError::Malformed(_)) => self.abort(turn, EPROTO),
-            Err(ReadError::Closed | ReadError::Broken(_)) if silent => self.closed_early(turn),
-            Err(ReadError::Closed) => self.abort(turn, ECONNRESET),
-            Err(ReadError::Broken(error)) => self.abort(turn, error),
+            // The same call may read the first octets of a Reply and meet the end.
+            Err(error) => match (error, reader.is_empty()) {
+                (ReadError::Malformed(_), _) => self.abort(turn, EPROTO),
+                (ReadError::Closed | ReadError::Broken(_), true) => self.closed_early(turn),
+                (ReadError::Closed, false) => self.abort(turn, ECONNRESET),
+                (ReadError::Broken(error), false) => self.abort(turn, error),
+            },
         }
     }
 

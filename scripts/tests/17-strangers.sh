@@ -21,7 +21,7 @@ slab_back() { [ "$(slab)" -le "$(($1 + 4000))" ]; }
 
 strangers() {
 	local status=0
-	PYTHONPATH="$(dirname "$0")/src" timeout -k 5 $((200 * FACTOR)) CROWD=$(rounds 10000) python3 -B "$(dirname "$0")/src/strangers.py" "$@" 2>&1 || status=$?
+	PYTHONPATH="$(dirname "$0")/src" timeout -k 5 $((200 * FACTOR)) env CROWD="$(rounds 10000)" python3 -B "$(dirname "$0")/src/strangers.py" "$@" 2>&1 || status=$?
 	[ "$status" = 0 ] || die "strangers.py: status $status"
 }
 
