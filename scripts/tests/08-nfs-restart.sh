@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
+# runs on: uml
 # The NFS server restarts under a mount that is being written to, and a
 # connection is reset: the client reconnects, nothing is lost (RPC-15).
 # shellcheck source=../guest/lib.sh

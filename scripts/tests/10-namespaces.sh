@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 400
-# runs on: 7.2/4
+# runs on: uml
 # Network namespaces that go while their devices are in use: listeners and traffic
 # inside, processes outside, several devices at once, the stack's exclusive mode.
 # What keeps a namespace keeps its devices; with its last user all of it goes.

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
+# runs on: uml
 # An independent judge: traffic of every kind is captured and dissected by
 # tshark's MPA, DDP and RDMAP dissectors. No frame may be malformed, no CRC bad,
 # and every kind of message must be there.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 120
-# runs on: 7.2 uml
+# runs on: uml
 # A process that stalls the making of a queue pair, and meanwhile connects it by the number that it
 # will have (src/early.c). It is refused, and the queue pair can be destroyed: with a reference of
 # iw_cm lost on the way that would wait for good, and no signal would end it.

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 500
+# runs on: uml
 # Queue pairs that connect themselves, through pyverbs: all transitions, right and
 # wrong, queries at each step, every order of arrival, their numbers, how long they wait,
 # peers that die at each step, 200 pairs at once. Nothing is left of any of it.
