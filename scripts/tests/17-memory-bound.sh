@@ -11,6 +11,7 @@
 
 CONNECTIONS=64
 TRACING=/sys/kernel/tracing
+TCP_MEM=/proc/sys/net/ipv4/tcp_mem
 
 # unread PATH CONNECTIONS SIZES ROLE...
 unread() {
@@ -19,7 +20,7 @@ unread() {
 	for role in "$@"; do
 		say "-- $path, $role"
 		PYTHONPATH="$PEER_DIR" RSIW_TESTBIN="$RSIW_TESTBIN" timeout -k 5 $((100 * FACTOR)) \
-			python3 -B "$(dirname "$0")/src/unread.py" "$VETH_NEAR" 7400 "$connections" 65536 "$role" "$sizes" peer 2>&1 || status=$?
+			python3 -B "$(dirname "$0")/src/unread.py" "$VETH_NEAR" 7400 "$connections" 65536 "$role" "$sizes" peer rv0 2>&1 || status=$?
 	done
 	[ "$status" = 0 ] || die "$path: status $status"
 }
@@ -43,6 +44,8 @@ reclaimed() {
 	ok "reclaim takes the buffers that CPUs keep"
 }
 
+restore_tcp_mem() { echo "$tcp_mem" >"$TCP_MEM"; }
+
 rsiw_load
 veth_bed
 make_link r0 rv0
@@ -50,6 +53,12 @@ unread near "$CONNECTIONS" 4200,20000 read write
 # 57,000 octets leave an end of a block of almost 8 KiB.
 unread near "$CONNECTIONS" 57000 left
 unread near 16 64 shared
+# With 2 MiB unregulated a charge is refused as soon as all sockets have a half: TCP gets copies.
+tcp_mem=$(cat "$TCP_MEM")
+DONE_HOOK=restore_tcp_mem
+echo "$((2097152 / $(getconf PAGESIZE))) ${tcp_mem#*[[:space:]]}" >"$TCP_MEM"
+unread refused "$CONNECTIONS" 20000 write
+restore_tcp_mem
 tc qdisc add dev rv0 root netem delay 10ms limit 20000
 unread far "$CONNECTIONS" 4200,20000 read write
 reclaimed

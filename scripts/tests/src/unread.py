@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """Peers that read nothing: what they have the other end pin, against what TCP accounts for it.
 
-usage: unread.py ADDRESS PORT PEERS OCTETS ROLE SIZE[,SIZE...] NAMESPACE
+usage: unread.py ADDRESS PORT PEERS OCTETS ROLE SIZE[,SIZE...] NAMESPACE INTERFACE
 
-The peers are in the network namespace NAMESPACE.
+The peers are in the network namespace NAMESPACE, behind INTERFACE.
 
 On each of PEERS connections, messages of SIZE octets are sent by the program `unread`, of which the peers read
 none. By ROLE:
   read    Read Responses that the peers ask for
   write   RDMA Writes
   shared  few and small Read Responses, between which another connection is sent many, and reads them
-  left    as many RDMA Writes as TCP takes; then the program disconnects, and its sockets are released
+  left    as many RDMA Writes as TCP takes, none of which arrives; then the program disconnects, and its sockets are
+          released
 MemFree must not fall by more than what TCP accounts (/proc/net/sockstat), OCTETS for each connection and SLACK for
 the machine."""
 
@@ -177,6 +178,11 @@ def unread(program, role, size, streams, stag, at):
     return count * size * len(streams)
 
 
+def lossy(interface, command):
+    """Begins or ends to lose all that is sent through an interface."""
+    subprocess.run(["tc", "qdisc", command, "dev", interface, "root", "netem", "loss", "100%"], check=True)
+
+
 def leave(program, peers):
     """The program disconnects. When its sockets are released, TCP has what it had, and accounts for it."""
     before, accounted = orphans(), tcp_memory()
@@ -196,12 +202,15 @@ def leave(program, peers):
 
 
 def main():
-    address, port, peers, octets, role, sizes, namespace = sys.argv[1:]
+    address, port, peers, octets, role, sizes, namespace, interface = sys.argv[1:]
     peers, failed = int(peers), 0
     for size in map(int, sizes.split(",")):
         program = Program(address, port)
         streams, stag, at = opened(program, address, port, peers, namespace)
         free, accounted = settled()
+        if role == "left":
+            # A peer whose window is closed would have the connections reset at once.
+            lossy(interface, "add")
         sent = unread(program, role, size, streams, stag, at)
         # All that is unread is with TCP. A receiver accounts less for few octets than they have.
         if role != "shared":
@@ -216,6 +225,8 @@ def main():
         said = f"{role} of {size} unread on {peers} connections: {gone >> 10} KiB gone, TCP accounts {more >> 10} KiB"
         failed += beyond > most
         print(f"{'FAIL' if beyond > most else 'ok'}: {said}, beyond that {beyond >> 10} KiB, at most {most >> 10} KiB")
+        if role == "left":
+            lossy(interface, "del")
         for stream in streams:
             stream.reset()
         program.end()
