@@ -117,6 +117,8 @@ struct kv_region {
 
 int kv_region_open(struct kv_region *r, struct kv_end *e);
 void kv_region_close(struct kv_region *r);
+/* A Send that names @key if that is not 0; the receive tells of an invalidation if @valid. */
+int kv_send(struct kv_end *from, struct kv_end *to, u32 key, bool valid);
 /* The request that registers two pages of it, under its next key, for the peer to write. */
 int kv_region_wr(struct kv_region *r, struct ib_reg_wr *wr);
 

@@ -307,8 +307,9 @@ static int stale_key_is_dead(struct side s[2])
 	err = err ?: ib_post_send(from->end->id->qp, &write.wr, NULL);
 	err = err ?: kv_wait_for(posted, "the Write with a stale key");
 	err = err ?: kv_wait_for(flushed, "the flush after a stale key");
-	if (!err && flushed->wc.status == IB_WC_SUCCESS) {
-		pr_err("rsiw_kverbs_test: a receive succeeded after a Write with a stale key\n");
+	if (!err && flushed->wc.status != IB_WC_WR_FLUSH_ERR) {
+		pr_err("rsiw_kverbs_test: a receive after a Write with a stale key: %s\n",
+		       ib_wc_status_msg(flushed->wc.status));
 		err = -EIO;
 	}
 	return err ?: kv_buffer_check(&to->buffer, "Write with a stale key");
