@@ -31,7 +31,7 @@ u32 rsiw_caller_user(void);
 bool rsiw_caller_is_trusted(void);
 bool rsiw_in_shared_thread(void);
 bool rsiw_processor_is_wanted(void);
-bool rsiw_is_due_elsewhere(void);
+bool rsiw_need_resched(void);
 unsigned int rsiw_cpu(void);
 void rsiw_local_bh_disable(void);
 void rsiw_local_bh_enable(void);

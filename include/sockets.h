@@ -50,7 +50,7 @@ int rsiw_sock_may_connect(struct socket *sock, struct sockaddr *addr, int len);
 int rsiw_sock_disconnect(struct socket *sock);
 bool rsiw_caller_is_in_net(const struct net *net);
 
-/* Sockets, by whoever has one */
+/* Sockets, with a reference */
 void rsiw_sk_hold(struct sock *sk);
 void rsiw_sk_put(struct sock *sk);
 void rsiw_sk_lock(struct sock *sk);
@@ -73,8 +73,8 @@ bool rsiw_tcp_window_closed(const struct sock *sk);
 bool rsiw_tcp_awaits_answer(const struct sock *sk);
 u32 rsiw_tcp_silent_ms(const struct sock *sk);
 void rsiw_tcp_end_record(struct sock *sk);
-bool rsiw_tcp_is_far(const struct sock *sk, u32 far_us);
-bool rsiw_tcp_fit_sndbuf(struct sock *sk, u32 octets, u32 far_us);
+bool rsiw_tcp_is_long_rtt(const struct sock *sk, u32 rtt_us);
+bool rsiw_tcp_fit_sndbuf(struct sock *sk, u32 octets, u32 rtt_us);
 bool rsiw_tcp_writable(const struct sock *sk);
 bool rsiw_tcp_has_room(struct sock *sk);
 bool rsiw_tcp_queues_empty(const struct sock *sk);

@@ -1,32 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections: MPA start-up over sockets, on behalf of `iw_cm` (RFC 5044 section 7.1, RFC 6581).
+//! Connection management: MPA start-up over sockets, on behalf of `iw_cm` (RFC 5044 section 7.1,
+//! RFC 6581).
 //!
-//! A connection is an [`endpoint`] and takes one of two ways, each a chain of phases:
+//! A connection is an [`endpoint`] with one of two sequences of phases:
 //!
 //! - [`connect`]: TCP, our Request, the peer's Reply, the stream
 //! - [`listen`], [`accept`]: the peer's Request, the decision of `iw_cm`, our Reply, the stream
 //!
-//! then [`connected`] until the stream ends. Queue pairs that connect themselves, without `iw_cm`,
-//! are the business of [`direct`]. [`frame`] moves start-up frames, [`timer`] limits the time of a
-//! phase, [`budget`] how often something may happen, [`pause`] the haste of peers that connect again, [`places`] the strangers of a listener,
-//! [`registry`] knows all endpoints and listeners of a device.
+//! then [`connected`] until the stream ends. [`crate::rendezvous`] connects queue pairs without
+//! `iw_cm`.
+//!
+//! - [`mpa_frame`]: start-up frames on sockets
+//! - [`timer`]: the time limit of a phase, [`budget`]: limits of rates
+//! - [`half_open`]: the half-open backlog of a listener
+//! - [`quirk_svcrdma_close`]: a workaround for `svcrdma`
+//! - [`registry`]: the endpoints and listeners of a device
 //!
 //! `iw_cm` is told of the steps by types that can not be used in the wrong order
 //! ([`crate::sys::iwcm`]).
 
-mod accept;
-mod budget;
+pub(crate) mod accept;
+pub(crate) mod budget;
 mod connect;
 mod connected;
-pub(crate) mod direct;
-mod endpoint;
-mod frame;
+pub(crate) mod endpoint;
+pub(crate) mod half_open;
 mod listen;
-mod pause;
-mod places;
-mod registry;
-mod timer;
+pub(crate) mod mpa_frame;
+mod quirk_svcrdma_close;
+pub(crate) mod registry;
+pub(crate) mod timer;
 
 use iwarp_wire::{
     mpa::{
@@ -43,10 +47,7 @@ use kernel::{
     sync::Arc, //
 };
 
-pub(crate) use self::{
-    direct::Doors,
-    registry::DeviceState, //
-};
+pub(crate) use self::registry::DeviceState;
 use crate::{
     params,
     stream::{
@@ -129,7 +130,7 @@ fn policy(ird: u32, ord: u32) -> Policy {
 }
 
 /// What was agreed on, for the stream.
-fn stream_config(agreed: &Parameters, role: Role) -> Config {
+pub(crate) fn stream_config(agreed: &Parameters, role: Role) -> Config {
     Config {
         crc: agreed.crc,
         rx_markers: agreed.rx_markers,

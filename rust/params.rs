@@ -14,8 +14,8 @@ use crate::module_parameters;
 /// Longest time limit that may be asked for, in milliseconds: one hour.
 const MAX_TIMEOUT_MS: u32 = 3_600_000;
 
-/// Longest time for which work requests may be gathered, in microseconds.
-const MAX_GATHER_US: u32 = 1_000;
+/// Longest doorbell delay that may be asked for, in microseconds.
+const MAX_DOORBELL_USECS: u32 = 1_000;
 
 /// The revision of MPA that a connection request of ours carries (RFC 5044, RFC 6581).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,19 @@ macro_rules! value {
         let value: u32 = *Borrow::borrow(&module_parameters::$name.value());
         value
     }};
+}
+
+/// The default of an old name, which no value in range equals: the parameter was not given.
+const NOT_GIVEN: u32 = u32::MAX;
+
+/// Reads a parameter that may be given under its old name, which then counts.
+macro_rules! renamed {
+    ($name:ident, $old:ident) => {
+        match value!($old) {
+            NOT_GIVEN => value!($name),
+            old => old,
+        }
+    };
 }
 
 /// Whether every FPDU shall carry a CRC.
@@ -77,22 +90,22 @@ pub(crate) fn mpa_reply_timeout_ms() -> u32 {
     value!(mpa_reply_timeout_ms)
 }
 
-/// The TCP port where queue pairs that connect themselves meet, 1 to 65535; 0: there are none.
-pub(crate) fn direct_port() -> u16 {
-    u16::try_from(value!(direct_port)).unwrap_or(0)
+/// The TCP port of the rendezvous: where queue pairs connect without rdma_cm, 1 to 65535; 0: none.
+pub(crate) fn rendezvous_port() -> u16 {
+    u16::try_from(renamed!(rendezvous_port, direct_port)).unwrap_or(0)
 }
 
 /// How long work requests of such a queue pair wait for the connection, in milliseconds: 1 to
 /// [`MAX_TIMEOUT_MS`]. No less than that; longer if the attributes of the queue pair say so.
-pub(crate) fn direct_timeout_ms() -> u32 {
-    value!(direct_timeout_ms)
+pub(crate) fn rendezvous_timeout_ms() -> u32 {
+    renamed!(rendezvous_timeout_ms, direct_timeout_ms)
 }
 
-/// The longest time for which work requests that a process posts in quick succession are gathered,
-/// in microseconds: 0 (not at all) to [`MAX_GATHER_US`].
+/// The longest delay of a doorbell that follows others in quick succession, in microseconds: 0
+/// (none) to [`MAX_DOORBELL_USECS`].
 #[inline]
-pub(crate) fn gather_us() -> u32 {
-    value!(gather_us)
+pub(crate) fn doorbell_coalesce_usecs() -> u32 {
+    renamed!(doorbell_coalesce_usecs, gather_us)
 }
 
 /// How long a Send waits for a receive where the queue pair's attributes do not tell, in
@@ -131,9 +144,24 @@ pub(crate) fn check() -> Result {
             1,
             MAX_TIMEOUT_MS,
         ),
-        ("direct_port", value!(direct_port), 0, u16::MAX.into()),
-        ("direct_timeout_ms", direct_timeout_ms(), 1, MAX_TIMEOUT_MS),
-        ("gather_us", gather_us(), 0, MAX_GATHER_US),
+        (
+            "rendezvous_port",
+            renamed!(rendezvous_port, direct_port),
+            0,
+            u16::MAX.into(),
+        ),
+        (
+            "rendezvous_timeout_ms",
+            rendezvous_timeout_ms(),
+            1,
+            MAX_TIMEOUT_MS,
+        ),
+        (
+            "doorbell_coalesce_usecs",
+            doorbell_coalesce_usecs(),
+            0,
+            MAX_DOORBELL_USECS,
+        ),
         ("rnr_timeout_ms", rnr_timeout_ms(), 0, MAX_TIMEOUT_MS),
     ];
     for (name, value, low, high) in ranges {

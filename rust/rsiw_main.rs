@@ -8,6 +8,7 @@ use kernel::prelude::*;
 
 mod cm;
 mod params;
+mod rendezvous;
 mod stream;
 mod sys;
 mod verbs;
@@ -52,21 +53,33 @@ module! {
             default: 10000,
             description: "Limit of waiting for a peer's MPA reply in ms (default 10000)",
         },
-        direct_port: u32 {
+        rendezvous_port: u32 {
             default: 4791,
-            description: "TCP port where queue pairs connect themselves (default 4791), 0: none",
+            description: "TCP port to connect queue pairs without rdma_cm (default 4791), 0: none",
         },
-        direct_timeout_ms: u32 {
+        rendezvous_timeout_ms: u32 {
             default: 10000,
             description: "How long their work waits for the connection in ms (default 10000)",
         },
-        gather_us: u32 {
+        doorbell_coalesce_usecs: u32 {
             default: 100,
-            description: "Longest time to gather quickly posted work, us (default 100), 0: none",
+            description: "Longest doorbell delay in us (default 100), 0: none",
         },
         rnr_timeout_ms: u32 {
             default: 10000,
             description: "How long a Send waits for a receive in ms (default 10000), 0: not at all",
+        },
+        direct_port: u32 {
+            default: 0xffff_ffff,
+            description: "Old name of rendezvous_port",
+        },
+        direct_timeout_ms: u32 {
+            default: 0xffff_ffff,
+            description: "Old name of rendezvous_timeout_ms",
+        },
+        gather_us: u32 {
+            default: 0xffff_ffff,
+            description: "Old name of doorbell_coalesce_usecs",
         },
     },
 }

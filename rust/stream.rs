@@ -1,51 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One connection's life on the wire, from the end of the MPA start-up to the last FIN.
+//! One connection on the wire, from the end of the MPA start-up to the last FIN.
 //!
 //! A [`Stream`] joins a queue pair to a TCP socket in full operation phase (RFC 5044 section 7,
-//! RFC 5041, RFC 5040). All of its protocol state belongs to whoever holds the socket
-//! exclusively; `design.md` (Execution model) describes the three ways to be that holder. The protocol's
-//! decisions are taken by `iwarp_wire`; this module carries them out.
+//! RFC 5041, RFC 5040). All of its protocol state belongs to the context that holds the socket
+//! exclusively; `docs/locking.md` lists the three ways to hold it. `iwarp_wire` takes the
+//! decisions of the protocol; this module carries them out.
 //!
-//! - [`contract`]: what the ends of a start-up agree on, and what a stream tells of its life
-//! - [`duties`]: what is left to work items
-//! - [`session`]: what the holder of the socket has in hand
-//! - [`receive`]: from TCP's queue to whole FPDUs, [`stash`]: those that come in parts
-//! - [`unsettled`]: when TCP is told of what was read
-//! - [`reserve`]: memory that TCP keeps for a stream that moves bulk, [`excess`]: memory that a
-//!   stream holds beyond what TCP accounts
-//! - [`hold`]: a Send for which no receive is posted
-//! - [`deliver`]: what an FPDU asks for, [`place`]: from payload to memory and back
-//! - [`transmit`]: runs of FPDUs, [`align`]: their sizes, [`work`]: what goes into them
-//! - [`turn`]: one at a time sends, [`rush`]: doorbells in quick succession
-//! - [`patience`]: peers that are silent
-//! - [`nudge`]: responders that overlook what they were sent
-//! - [`sent`]: completion of work requests in order
-//! - [`end`]: the ways a stream ends
+//! - [`config`]: what the start-up agreed on; [`events`]: what a stream tells of its life
+//! - [`batch`]: one hold of the socket lock, from receive to acknowledgment
+//! - [`rx`]: what comes in, [`tx`]: what goes out
+//! - [`deferred`]: deferred work, by context
+//! - [`mr_cache`]: regions pinned for one batch
+//! - [`mem_reserve`]: memory that TCP keeps for bulk, [`excess`]: memory that TCP does not account
+//! - [`patience`]: the limit for a silent peer
+//! - [`quirk_siw_takeover`]: a workaround for responders that overlook what they were sent
+//! - [`teardown`]: the ways a stream ends
 
-mod align;
-mod contract;
-mod deliver;
-mod duties;
-mod encode;
-mod end;
+mod batch;
+mod config;
+mod deferred;
+mod events;
 mod excess;
-mod hold;
-mod nudge;
+mod mem_reserve;
+mod mr_cache;
 mod patience;
-mod place;
-mod receive;
-mod reserve;
-mod rush;
-mod sent;
-mod session;
-mod stash;
+mod quirk_siw_takeover;
+mod rx;
+mod teardown;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
-mod transmit;
-mod turn;
-mod unsettled;
-mod work;
+mod tx;
 
 use kernel::{
     new_mutex,
@@ -66,32 +51,43 @@ use kernel::{
     }, //
 };
 
-pub(crate) use self::contract::{
-    Close,
-    Config,
-    EndReason,
-    Owner,
-    Role,
-    StreamEvent,
-    Unfinished, //
-};
 use self::{
-    rush::{
-        Answer,
-        Rush, //
-    },
-    session::{
+    batch::{
         Progress,
-        State, //
+        StreamState, //
     },
-    turn::Turn, //
+    tx::{
+        doorbell_batch::{
+            DoorbellAction,
+            DoorbellBatcher, //
+        },
+        owner::{
+            Sender,
+            TxOwner, //
+        }, //
+    },
+};
+pub(crate) use self::{
+    config::{
+        Close,
+        Config,
+        Role, //
+    },
+    events::{
+        EndReason,
+        StreamEvent,
+        StreamOwner,
+        Unfinished, //
+    },
 };
 use crate::{
     params,
     sys::{
         context::{
             irqs_off,
-            BhGuard, //
+            need_resched,
+            BhGuard,
+            PreemptGuard, //
         },
         lock::{
             new_spinlock_irq,
@@ -102,6 +98,7 @@ use crate::{
             CallbackSock,
             Handler,
             Locked,
+            LockedBh,
             Socket, //
         },
         timer::{
@@ -113,22 +110,21 @@ use crate::{
     verbs::Qp, //
 };
 
-/// Runs a doorbell, callback or urgent work item sends before it leaves the rest to a work item:
-/// about 1 MiB.
-const RUNS_PER_ENTRY: u32 = 16;
+/// Bursts that a doorbell, callback or WQ_HIGHPRI work item sends before it leaves the rest to a
+/// work item: about 1 MiB.
+const BURSTS_PER_ENTRY: u32 = 16;
 
-/// Runs sent in a row in process context before the lock is free and softirqs run: enough that the
-/// receiver of a loopback, who gets them then, has several to work on at once, and few enough that
-/// they are still in the cache.
-const RUNS_PER_HOLD: u32 = 4;
+/// Bursts sent in a row in process context before the lock is free and softirqs run. A loopback
+/// receiver then has several to work on at once, and they are still in the cache.
+const BURSTS_PER_LOCK: u32 = 4;
 
-/// Octets TCP may hold for us on a short way: little enough that one stream's burst does not keep
-/// a CPU in softirq, and that they stay in its cache.
+/// Octets TCP may hold for us on a short path. They stay in a CPU's cache, and do not keep the CPU in
+/// softirq for long.
 const SEND_BUFFER: u32 = 1 << 20;
 
-/// Microseconds of a round trip from which on a way is a long one, and its congestion window says
-/// how much TCP may hold.
-const FAR_US: u32 = 300;
+/// Microseconds of a round trip above which a path is a long-RTT path. Its congestion window says how
+/// much TCP may hold.
+const LONG_RTT_US: u32 = 300;
 
 /// A connection in full operation phase.
 ///
@@ -137,36 +133,34 @@ const FAR_US: u32 = 300;
 #[pin_data]
 pub(crate) struct Stream {
     /// Everything that belongs to the holder of the socket.
-    state: SockCell<State>,
+    state: SockCell<StreamState>,
     /// The socket, until it is released. Taken in process context only.
     #[pin]
     socket: Mutex<Option<Socket>>,
-    /// A wish to close that has not been carried out.
+    /// A local close that has not been carried out.
     #[pin]
     wish: SpinLockIrq<Option<Close>>,
-    /// Who sends.
-    turn: Turn,
-    /// What is known of the send queue's doorbells.
-    rush: Rush,
-    /// Answers a doorbell after a moment.
+    /// Transmit ownership.
+    tx_owner: TxOwner,
+    /// Doorbell batching of the send queue.
+    doorbells: DoorbellBatcher,
+    /// Serves a deferred doorbell.
     #[pin]
-    moment: SoftTimer<Stream>,
+    doorbell_timer: SoftTimer<Stream>,
     /// Looks for a receive for the held Send.
     #[pin]
     receive_look: SoftTimer<Stream, 1>,
-    /// Goes on in softirq where a budget ended.
+    /// Continues in softirq where a budget ended.
     #[pin]
     soft: Work<Self, 0>,
-    /// The item before has been asked to settle what was read, and has not begun.
-    settling: Atomic<bool>,
-    /// Goes on in a thread that comes before others, where a budget ended and others want the
-    /// processor.
+    /// The item before is queued to tell TCP of what was read.
+    ack_queued: Atomic<bool>,
+    /// Continues in a WQ_HIGHPRI thread, where a budget ended and other threads want the CPU.
     #[pin]
-    urgent: Work<Self, 4>,
-    /// The urgent item has been asked to go on, and has not come to an end. A guess: nobody relies
-    /// on it for anything to be done.
-    urged: Atomic<bool>,
-    /// Goes on in process context: the socket had an owner, a wish to close, the release.
+    highpri: Work<Self, 4>,
+    /// The item before is queued or running. A hint: no work depends on it.
+    highpri_queued: Atomic<bool>,
+    /// Continues in process context: the socket was owned, a local close, the release.
     #[pin]
     process: Work<Self, 1>,
     /// Tries again when memory was missing.
@@ -186,7 +180,7 @@ pub(crate) struct Stream {
 impl_has_work! {
     impl HasWork<Self, 0> for Stream { self.soft }
     impl HasWork<Self, 1> for Stream { self.process }
-    impl HasWork<Self, 4> for Stream { self.urgent }
+    impl HasWork<Self, 4> for Stream { self.highpri }
 }
 
 impl_has_delayed_work! {
@@ -197,7 +191,7 @@ impl_has_delayed_work! {
 }
 
 impl_has_soft_timer! {
-    impl HasSoftTimer for Stream { self.moment }
+    impl HasSoftTimer for Stream { self.doorbell_timer }
 }
 
 impl_has_soft_timer! {
@@ -218,7 +212,7 @@ impl Stream {
         qp: Arc<Qp>,
         socket: Socket,
         config: Config,
-        owner: Arc<dyn Owner>,
+        owner: Arc<dyn StreamOwner>,
     ) -> Result<Arc<Stream>, (Error, Socket)> {
         let mirror = config.mirror;
         let stream = match Self::new(&qp, &socket, config, owner) {
@@ -241,7 +235,7 @@ impl Stream {
                 state.open_for_work();
             };
         }
-        stream.run_in_process(false);
+        stream.run_process(false);
         Ok(stream)
     }
 
@@ -251,23 +245,23 @@ impl Stream {
         qp: &Arc<Qp>,
         socket: &Socket,
         config: Config,
-        owner: Arc<dyn Owner>,
+        owner: Arc<dyn StreamOwner>,
     ) -> Result<Arc<Self>> {
         // Not on the stack, where it would lie twice.
-        let state = State::boxed(qp.clone(), owner, config)?;
+        let state = StreamState::boxed(qp.clone(), owner, config)?;
         Arc::pin_init(
             pin_init!(Self {
                 state: SockCell::new(socket.sock(), KBox::into_inner(state)),
                 socket <- new_mutex!(None),
                 wish <- new_spinlock_irq!(None),
-                turn: Turn::new(),
-                rush: Rush::new(params::gather_us()),
-                moment <- SoftTimer::new(),
+                tx_owner: TxOwner::new(),
+                doorbells: DoorbellBatcher::new(params::doorbell_coalesce_usecs()),
+                doorbell_timer <- SoftTimer::new(),
                 receive_look <- SoftTimer::new(),
                 soft <- new_work!(),
-                settling: Atomic::new(false),
-                urgent <- new_work!(),
-                urged: Atomic::new(false),
+                ack_queued: Atomic::new(false),
+                highpri <- new_work!(),
+                highpri_queued: Atomic::new(false),
                 process <- new_work!(),
                 retry <- new_delayed_work!(),
                 deadline <- new_delayed_work!(),
@@ -284,23 +278,23 @@ impl Stream {
     pub(crate) fn kick(self: &Arc<Self>) {
         let this = self.as_arc_borrow();
         if irqs_off() {
-            this.go_on_in_softirq();
+            this.queue_bh();
             return;
         }
-        if self.is_urged() || self.send(RUNS_PER_ENTRY) == Progress::More {
-            this.go_on();
+        if self.is_highpri() || self.send(BURSTS_PER_ENTRY) == Progress::More {
+            this.queue_rest();
         }
     }
 
-    /// Answers a doorbell of the send queue, now or in a moment. Process context.
+    /// Handles a doorbell of the send queue, now or after a delay. Process context.
     pub(crate) fn doorbell(self: &Arc<Self>) {
-        match self.rush.rung(now_ns()) {
-            Answer::Now => {
+        match self.doorbells.on_doorbell(now_ns()) {
+            DoorbellAction::Kick => {
                 self.kick();
-                self.rush.answered(now_ns());
+                self.doorbells.kicked(now_ns());
             }
-            Answer::InAMoment => {
-                SoftTimer::<_, 0>::start(self.clone(), self.rush.moment_ns());
+            DoorbellAction::Defer => {
+                SoftTimer::<_, 0>::start(self.clone(), self.doorbells.delay_ns());
             }
         }
     }
@@ -322,7 +316,7 @@ impl Stream {
                 *wish = Some(how);
             }
         }
-        self.as_arc_borrow().go_on_in_process();
+        self.as_arc_borrow().queue_process();
     }
 
     /// Limits how long the peer may leave data unacknowledged, in milliseconds; 0: as the system
@@ -338,17 +332,22 @@ impl Stream {
             return;
         };
         state.set_patience(own);
-        let todo = state.take_todo();
+        let deferred = state.take_deferred();
         drop(state);
-        self.as_arc_borrow().arrange(todo);
+        self.as_arc_borrow().schedule(deferred);
     }
 
     /// One batch of work for the holder of the socket.
     #[inline]
-    fn work(self: ArcBorrow<'_, Self>, locked: &mut Locked, receive: bool, runs: u32) -> Progress {
+    fn work(
+        self: ArcBorrow<'_, Self>,
+        locked: &mut Locked,
+        receive: bool,
+        bursts: u32,
+    ) -> Progress {
         let Ok(mut opened) = self.state.open(locked) else {
-            // A callback out of a call into TCP that is made further up. Room needs no note: the
-            // caller there is about to find out.
+            // A callback out of a call into TCP further up the stack. Room needs no note: that call
+            // is about to return.
             if receive {
                 self.state.note(locked);
             }
@@ -357,20 +356,20 @@ impl Stream {
         let mut receive = receive;
         loop {
             let (state, locked) = opened.split();
-            let progress = match state.session() {
-                Some(mut session) => {
-                    let progress = session.step(locked, receive, runs);
-                    self.rush
-                        .progress(session.qp.sq().fetched(), session.proto.tx.sent());
+            let progress = match state.batch() {
+                Some(mut batch) => {
+                    let progress = batch.step(locked, receive, bursts);
+                    self.doorbells
+                        .progress(batch.qp.sq().fetched(), batch.proto.tx.sent());
                     progress
                 }
                 None => Progress::Wait,
             };
-            if state.take_talked() {
-                self.rush.talked();
+            if state.take_rx_since_kick() {
+                self.doorbells.note_rx();
             }
-            let todo = state.take_todo();
-            self.arrange(todo);
+            let deferred = state.take_deferred();
+            self.schedule(deferred);
             if !opened.take_missed() {
                 return progress;
             }
@@ -378,17 +377,23 @@ impl Stream {
         }
     }
 
-    /// As [`Self::work`] inside a callback: what does not fit into the budget is left to softirq.
+    /// Sends up to `bursts` bursts. Leaves it to a work item if the socket has an owner, or to the
+    /// transmit owner. Any context with interrupts on.
+    fn send(self: &Arc<Self>, bursts: u32) -> Progress {
+        self.tx_owner.transmit(self, bursts)
+    }
+
+    /// As [`Self::work`] inside a callback: what exceeds the budget is left to softirq.
     #[inline]
     fn work_in_callback(self: ArcBorrow<'_, Self>, locked: &mut Locked, receive: bool) {
         let _bh = BhGuard::new();
-        // Who sends looks at what the callback finds when it has the socket.
-        let runs = match self.turn.is_taken() {
+        // The transmit owner sends what the callback would, when it has the socket.
+        let bursts = match self.tx_owner.is_running() {
             true => 0,
             false => self.callback_budget(),
         };
-        if self.work(locked, receive, runs) == Progress::More && !self.turn.ask() {
-            self.go_on();
+        if self.work(locked, receive, bursts) == Progress::More && !self.tx_owner.set_missed() {
+            self.queue_rest();
         }
     }
 }
@@ -412,5 +417,44 @@ impl Handler for Stream {
 
     fn error_report(this: ArcBorrow<'_, Self>, mut socket: CallbackSock<'_>) {
         this.work_in_callback(&mut socket, true);
+    }
+}
+
+impl Sender for Arc<Stream> {
+    type NoPreempt = PreemptGuard;
+    type Lock<'a> = LockedBh<'a>;
+
+    #[inline]
+    fn no_preempt(&self) -> PreemptGuard {
+        PreemptGuard::new()
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<LockedBh<'_>> {
+        self.state.sock().try_lock_bh().ok()
+    }
+
+    #[inline]
+    fn send_bursts(&self, locked: &mut LockedBh<'_>, bursts: u32) -> Progress {
+        self.as_arc_borrow().work(locked, false, bursts)
+    }
+
+    #[inline]
+    fn note_receiver_cpu(&self, locked: &mut LockedBh<'_>) {
+        if let Ok(mut opened) = self.state.open(locked) {
+            let (state, locked) = opened.split();
+            if let Some(mut batch) = state.batch() {
+                batch.note_receiver_cpu(locked);
+            }
+        }
+    }
+
+    #[inline]
+    fn need_resched(&self) -> bool {
+        need_resched()
+    }
+
+    fn defer_to_process(&self) {
+        self.as_arc_borrow().queue_process();
     }
 }

@@ -40,11 +40,11 @@ pub(crate) use self::{
         Registration, //
     },
     qp::{
-        direct,
+        peer,
         Attached,
+        DestroyNotify, //
         Leaving,
         Qp,
         QpState,
-        Survivor, //
     },
 };

@@ -33,27 +33,27 @@ use kernel::{
     }, //
 };
 
-pub(super) use self::offered::Offered;
+pub(crate) use self::offered::Offered;
 use super::{
     connected::{
         result_of,
-        Connected, //
+        Established, //
     },
     endpoint::{
         Attachment,
         Next,
         Phase,
-        Turn, //
+        StepContext, //
     },
-    frame::{
+    listen::{
+        BacklogSlot, //
+        Listener,
+    },
+    mpa_frame::{
         has_more,
         send_terminate,
         FrameReader,
         FrameWriter, //
-    },
-    listen::{
-        Listener,
-        Seat, //
     },
     policy,
     stream_config, //
@@ -93,31 +93,31 @@ use crate::{
 const DECISION_MS: u32 = 120_000;
 
 /// Accepts on behalf of `iw_cm`. Whatever the error, the connection is gone.
-pub(super) fn accept(
+pub(crate) fn accept(
     device: &Arc<Device>,
     connection: Handle,
     call: AcceptCall,
     param: &ConnParam<'_>,
 ) -> Result {
     let endpoint = device.cm_state().endpoint(connection).ok_or(ECONNRESET)?;
-    endpoint.change(|phase, turn| match phase {
+    endpoint.change(|phase, ctx| match phase {
         Phase::Offered(offered) => offered
-            .accept(turn, call, param)
-            .map(Phase::Accepting)
+            .accept(ctx, call, param)
+            .map(Phase::Replying)
             .map_err(|error| (error, Phase::Over)),
         other => Err((ECONNRESET, other)),
     })
 }
 
 /// Refuses on behalf of `iw_cm`.
-pub(super) fn reject(device: &Arc<Device>, connection: Handle, private_data: &[u8]) -> Result {
+pub(crate) fn reject(device: &Arc<Device>, connection: Handle, private_data: &[u8]) -> Result {
     let Some(endpoint) = device.cm_state().endpoint(connection) else {
         // The peer was faster.
         return Ok(());
     };
-    endpoint.change(|phase, turn| match phase {
+    endpoint.change(|phase, ctx| match phase {
         Phase::Offered(offered) => {
-            turn.device.counters().add(Counter::Rejects, 1);
+            ctx.device.counters().add(Counter::Rejects, 1);
             match offered.refuse(private_data) {
                 Ok(()) => Ok(Phase::Over),
                 Err(error) => Err((error, Phase::Over)),
@@ -142,9 +142,9 @@ fn peers_of(socket: &Socket) -> Result<Peers> {
 }
 
 /// A peer that has connected and has not said what it wants.
-pub(super) struct HalfOpen {
-    /// Its place in the listener. Given back before the socket is closed, which takes longer.
-    seat: Seat,
+pub(crate) struct HalfOpen {
+    /// Its backlog entry, which ends before the socket is closed.
+    slot: BacklogSlot,
     /// Its Request.
     request: FrameReader,
     /// When it came.
@@ -155,11 +155,15 @@ pub(super) struct HalfOpen {
 
 impl HalfOpen {
     /// Waits for the Request.
-    pub(super) fn new(turn: &mut Turn<'_>, seat: Seat, socket: Socket) -> Result<Self> {
+    pub(crate) fn new(
+        ctx: &mut StepContext<'_>,
+        slot: BacklogSlot,
+        socket: Socket,
+    ) -> Result<Self> {
         let request = FrameReader::new(FrameKind::Request)?;
-        turn.timer.set(params::mpa_request_timeout_ms());
+        ctx.timer.set(params::mpa_request_timeout_ms());
         Ok(Self {
-            seat,
+            slot,
             request,
             came: Instant::now(),
             socket,
@@ -170,20 +174,20 @@ impl HalfOpen {
     ///
     /// A peer that does not send a Request is not worth an answer (requirements.md MPA-95).
     #[inline(never)]
-    pub(super) fn step(mut self, turn: &mut Turn<'_>) -> Next {
+    pub(crate) fn step(mut self, ctx: &mut StepContext<'_>) -> Next {
         let (peers, frame) = match self.request.read(&self.socket) {
-            _ if turn.notes.quit => return Next::Wait(Phase::Over),
+            _ if ctx.notes.quit => return Next::Wait(Phase::Over),
             Ok(Some(frame)) if !has_more(&self.socket) => match peers_of(&self.socket) {
                 Ok(peers) => (peers, frame),
                 Err(_) => return Next::Wait(Phase::Over),
             },
-            Ok(None) if !turn.timer.is_over() => return Next::Wait(Phase::HalfOpen(self)),
+            Ok(None) if !ctx.timer.is_over() => return Next::Wait(Phase::HalfOpen(self)),
             Ok(_) | Err(_) => return Next::Wait(Phase::Over),
         };
         let Some(data) = PrivateData::new(frame.private_data) else {
             // It can not be handed up whole (requirements.md VRB-07), but it was a good Request.
             let request = without_data(&frame);
-            turn.device.counters().add(Counter::Rejects, 1);
+            ctx.device.counters().add(Counter::Rejects, 1);
             let _ = refuse(&self.socket, &request, &[]);
             return Next::Wait(Phase::Over);
         };
@@ -195,11 +199,11 @@ impl HalfOpen {
         let depths = Depths::new(said.ird.min(MAX_RD_ATOM), said.ord.min(MAX_RD_ATOM));
         let request = without_data(&frame);
         // The answer to this may come before it returns, and waits for the endpoint's lock.
-        let listener = self.seat.listener().clone();
-        let offered = listener.offer(self.came, turn.endpoint.handle(), &peers, depths, data);
+        let listener = self.slot.listener().clone();
+        let offered = listener.offer(self.came, ctx.endpoint.handle(), &peers, depths, data);
         match offered {
             Ok(()) => {
-                turn.timer.set(DECISION_MS);
+                ctx.timer.set(DECISION_MS);
                 Next::Wait(Phase::Offered(Offered {
                     listener,
                     request,
@@ -207,7 +211,7 @@ impl HalfOpen {
                     socket: self.socket,
                 }))
             }
-            Err(ENOMEM | EAGAIN) if !turn.timer.is_over() => Next::Retry(Phase::HalfOpen(self)),
+            Err(ENOMEM | EAGAIN) if !ctx.timer.is_over() => Next::Retry(Phase::HalfOpen(self)),
             Err(_) => {
                 let _ = refuse(&self.socket, &request, &[]);
                 Next::Wait(Phase::Over)
@@ -217,7 +221,7 @@ impl HalfOpen {
 }
 
 /// A Request without its private data, to be kept.
-pub(super) fn without_data(frame: &Frame<'_>) -> Frame<'static> {
+pub(crate) fn without_data(frame: &Frame<'_>) -> Frame<'static> {
     Frame {
         private_data: &[],
         ..*frame
@@ -241,8 +245,17 @@ struct Agreement {
     enhanced: bool,
 }
 
-/// How far a responder has got.
-enum Stage {
+/// The stage of a responder that `iw_cm` has accepted.
+///
+/// | stage | event | next |
+/// | --- | --- | --- |
+/// | Reply | sent | Started |
+/// | Reply | failure, time-out, abort | `iw_cm` is told of the failure |
+/// | Started | first FPDU, or none is owed | the connection is established |
+/// | Started | stream ended | `iw_cm` is told of the failure |
+/// | Started | time-out of the ready-to-receive frame, abort | Closing |
+/// | Closing | stream ended | `iw_cm` is told of the failure |
+enum ReplyStage {
     /// The Reply goes out.
     Reply(FrameWriter, Socket),
     /// The stream runs.
@@ -251,7 +264,7 @@ enum Stage {
     Closing(Error),
 }
 
-impl Stage {
+impl ReplyStage {
     /// Has the stream end.
     fn closing(stream: Arc<Stream>, how: Close, error: Error) -> Self {
         stream.close(how);
@@ -263,16 +276,16 @@ impl Agreement {
     /// Sends the Reply as far as TCP takes it; if that is all of it, starts the stream.
     fn reply(
         &self,
-        turn: &mut Turn<'_>,
+        ctx: &mut StepContext<'_>,
         qp: &Attachment,
         socket: Socket,
         mut frame: FrameWriter,
-    ) -> Result<Stage> {
+    ) -> Result<ReplyStage> {
         match frame.send(&socket) {
             Ok(true) => {}
             Ok(false) => {
-                turn.timer.set(params::mpa_reply_timeout_ms());
-                return Ok(Stage::Reply(frame, socket));
+                ctx.timer.set(params::mpa_reply_timeout_ms());
+                return Ok(ReplyStage::Reply(frame, socket));
             }
             Err(error) => return Err(error),
         }
@@ -281,9 +294,9 @@ impl Agreement {
         qp.qp().set_depths(agreed.ird, agreed.ord);
         match Stream::start(qp.qp().clone(), socket, config, qp.owner()) {
             Ok(stream) => {
-                turn.started(&stream);
-                turn.timer.set(params::mpa_request_timeout_ms());
-                Ok(Stage::Started(stream))
+                ctx.started(&stream);
+                ctx.timer.set(params::mpa_request_timeout_ms());
+                Ok(ReplyStage::Started(stream))
             }
             Err((error, socket)) => {
                 if self.enhanced {
@@ -299,7 +312,7 @@ impl Agreement {
 }
 
 /// A connection that `iw_cm` has accepted.
-pub(super) struct Accepting {
+pub(crate) struct Replying {
     /// Where it came in.
     listener: Arc<Listener>,
     /// `iw_cm` waits for an answer.
@@ -308,14 +321,14 @@ pub(super) struct Accepting {
     qp: Attachment,
     /// What was agreed on.
     offer: Agreement,
-    /// How far it has got.
-    stage: Stage,
+    /// The stage.
+    stage: ReplyStage,
 }
 
-impl Accepting {
+impl Replying {
     /// Goes on as far as possible without waiting.
     #[inline(never)]
-    pub(super) fn step(self, turn: &mut Turn<'_>) -> Next {
+    pub(crate) fn step(self, ctx: &mut StepContext<'_>) -> Next {
         let Self {
             listener,
             cm,
@@ -323,42 +336,44 @@ impl Accepting {
             offer,
             stage,
         } = self;
-        let notes = turn.notes;
+        let notes = ctx.notes;
         let stage = match stage {
-            Stage::Reply(_, socket) if notes.quit || turn.timer.is_over() => {
+            ReplyStage::Reply(_, socket) if notes.quit || ctx.timer.is_over() => {
                 socket.set_linger_abort();
                 drop(socket);
-                return failed(turn, cm, qp, ECONNABORTED);
+                return failed(ctx, cm, qp, ECONNABORTED);
             }
-            Stage::Reply(frame, socket) => match offer.reply(turn, &qp, socket, frame) {
+            ReplyStage::Reply(frame, socket) => match offer.reply(ctx, &qp, socket, frame) {
                 Ok(stage) => stage,
-                Err(error) => return failed(turn, cm, qp, error),
+                Err(error) => return failed(ctx, cm, qp, error),
             },
             started => started,
         };
         let stage = match stage {
-            Stage::Started(stream) if notes.ready || !offer.waits_for_rtr => {
-                turn.timer.clear();
-                turn.device.counters().add(Counter::Accepts, 1);
+            ReplyStage::Started(stream) if notes.ready || !offer.waits_for_rtr => {
+                ctx.timer.clear();
+                ctx.device.counters().add(Counter::Accepts, 1);
                 let cm = cm.connected(Depths::new(offer.agreed.ird, offer.agreed.ord));
-                let connected = Connected::new(Some(cm), stream, qp, Some(listener));
-                return Next::Go(Phase::Connected(connected));
+                let connected = Established::new(Some(cm), stream, qp, Some(listener));
+                return Next::Go(Phase::Established(connected));
             }
-            Stage::Started(_) if notes.ended.is_some() => {
+            ReplyStage::Started(_) if notes.ended.is_some() => {
                 let result = notes.ended.map_or(Ok(()), result_of);
-                return failed(turn, cm, qp, result.err().unwrap_or(ECONNRESET));
+                return failed(ctx, cm, qp, result.err().unwrap_or(ECONNRESET));
             }
-            Stage::Started(stream) if notes.quit => {
-                Stage::closing(stream, Close::Abort, ECONNABORTED)
+            ReplyStage::Started(stream) if notes.quit => {
+                ReplyStage::closing(stream, Close::Abort, ECONNABORTED)
             }
             // The peer owes the ready-to-receive frame, so the connection is an enhanced one.
-            Stage::Started(stream) if turn.timer.is_over() => {
-                Stage::closing(stream, Close::SetUpFailed, ETIMEDOUT)
+            ReplyStage::Started(stream) if ctx.timer.is_over() => {
+                ReplyStage::closing(stream, Close::SetUpFailed, ETIMEDOUT)
             }
-            Stage::Closing(error) if notes.ended.is_some() => return failed(turn, cm, qp, error),
+            ReplyStage::Closing(error) if notes.ended.is_some() => {
+                return failed(ctx, cm, qp, error)
+            }
             other => other,
         };
-        Next::Wait(Phase::Accepting(Self {
+        Next::Wait(Phase::Replying(Self {
             listener,
             cm,
             qp,
@@ -369,9 +384,9 @@ impl Accepting {
 }
 
 /// Tells `iw_cm` that the connection is lost. The queue pair is free when it hears of it.
-fn failed(turn: &Turn<'_>, cm: iwcm::Accepting, qp: Attachment, error: Error) -> Next {
+fn failed(ctx: &StepContext<'_>, cm: iwcm::Accepting, qp: Attachment, error: Error) -> Next {
     drop(qp);
-    turn.device.counters().add(Counter::Rejects, 1);
+    ctx.device.counters().add(Counter::Rejects, 1);
     cm.failed(error);
     Next::Wait(Phase::Over)
 }

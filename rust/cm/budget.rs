@@ -20,7 +20,7 @@ const PEERS: usize = 256;
 
 /// How often something may happen.
 #[derive(Clone, Copy)]
-pub(super) struct Rate {
+pub(crate) struct Rate {
     /// Nanoseconds that one costs.
     cost: i64,
     /// The highest level at which there is room for one more.
@@ -29,7 +29,7 @@ pub(super) struct Rate {
 
 impl Rate {
     /// `BURST` at once, and `PER_SECOND` a second in the long run.
-    pub(super) const fn new<const BURST: i64, const PER_SECOND: i64>() -> Self {
+    pub(crate) const fn new<const BURST: i64, const PER_SECOND: i64>() -> Self {
         const { assert!(BURST > 0 && PER_SECOND > 0 && PER_SECOND <= SECOND) };
         let cost = const { SECOND / PER_SECOND };
         Self {
@@ -40,7 +40,7 @@ impl Rate {
 }
 
 /// A leaky bucket.
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     /// Nanoseconds until it is empty.
     level: i64,
     /// When that was so.
@@ -49,7 +49,7 @@ pub(super) struct Bucket {
 
 impl Bucket {
     /// An empty one.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             level: 0,
             since: Instant::now(),
@@ -57,7 +57,7 @@ impl Bucket {
     }
 
     /// The level now.
-    fn settle(&mut self) -> i64 {
+    fn drain(&mut self) -> i64 {
         let gone = self.since.elapsed().as_nanos();
         self.since = Instant::now();
         self.level = self.level.saturating_sub(gone).max(0);
@@ -66,16 +66,16 @@ impl Bucket {
 
     /// Whether there is room for one more.
     fn has_room(&mut self, rate: &Rate) -> bool {
-        self.settle() <= rate.most
+        self.drain() <= rate.most
     }
 
     /// Counts one.
     fn add(&mut self, rate: &Rate) {
-        self.level = self.settle().saturating_add(rate.cost);
+        self.level = self.drain().saturating_add(rate.cost);
     }
 
     /// Counts one if there is room for it.
-    pub(super) fn try_add(&mut self, rate: &Rate) -> bool {
+    pub(crate) fn try_add(&mut self, rate: &Rate) -> bool {
         let room = self.has_room(rate);
         if room {
             self.add(rate);
@@ -86,7 +86,7 @@ impl Bucket {
 
 /// A bucket for each peer that has used it lately, of at most [`PEERS`]; the emptiest one is given
 /// up for another peer.
-pub(super) struct PeerBudgets {
+pub(crate) struct PeerBudgets {
     /// Them, by address.
     peers: KVec<(IpAddr, Bucket)>,
     /// What each may do.
@@ -95,7 +95,7 @@ pub(super) struct PeerBudgets {
 
 impl PeerBudgets {
     /// All empty. May sleep.
-    pub(super) fn new(rate: Rate) -> Result<Self> {
+    pub(crate) fn new(rate: Rate) -> Result<Self> {
         Ok(Self {
             peers: KVec::with_capacity(PEERS, GFP_KERNEL)?,
             rate,
@@ -103,14 +103,14 @@ impl PeerBudgets {
     }
 
     /// Whether there is room for one more of `peer`.
-    pub(super) fn has_room(&mut self, peer: IpAddr) -> bool {
+    pub(crate) fn has_room(&mut self, peer: IpAddr) -> bool {
         let rate = self.rate;
         let found = self.peers.iter_mut().find(|(ip, _)| *ip == peer);
         found.is_none_or(|(_, bucket)| bucket.has_room(&rate))
     }
 
     /// Counts one of `peer`. May sleep.
-    pub(super) fn add(&mut self, peer: IpAddr) {
+    pub(crate) fn add(&mut self, peer: IpAddr) {
         let rate = self.rate;
         if let Some((_, bucket)) = self.peers.iter_mut().find(|(ip, _)| *ip == peer) {
             bucket.add(&rate);
@@ -120,7 +120,7 @@ impl PeerBudgets {
             let emptiest = self
                 .peers
                 .iter_mut()
-                .map(|(_, bucket)| bucket.settle())
+                .map(|(_, bucket)| bucket.drain())
                 .enumerate()
                 .min_by_key(|(_, level)| *level);
             if let Some((at, _)) = emptiest {

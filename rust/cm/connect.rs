@@ -32,15 +32,15 @@ use kernel::{
 
 use self::plan::Plan;
 use super::{
-    connected::Connected,
+    connected::Established,
     endpoint::{
         Attachment,
         Endpoint,
         Next,
         Phase,
-        Turn, //
+        StepContext, //
     },
-    frame::{
+    mpa_frame::{
         send_terminate,
         FrameReader,
         FrameWriter,
@@ -89,9 +89,9 @@ use crate::{
 ///
 /// `ENETDOWN` when the device goes, of which kernel users are told one by one, or the address has.
 /// `EINVAL`: no such queue pair, too much private data.
-pub(super) fn connect(device: &Arc<Device>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
+pub(crate) fn connect(device: &Arc<Device>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
     begin(device, call, param).map_err(|error| match error {
-        // Any step may be the one that finds it gone. NFS hands these two to who writes.
+        // Any step may be the one that finds it gone. NFS passes these two to the program that writes.
         ENODEV | EADDRNOTAVAIL => ENETDOWN,
         other => other,
     })
@@ -104,31 +104,31 @@ fn begin(device: &Arc<Device>, call: ConnectCall, param: &ConnParam<'_>) -> Resu
     }
     let qp = device.qp_of(param).ok_or(EINVAL)?;
     let endpoint = Endpoint::new(device)?;
-    endpoint.change(|_, turn| {
+    endpoint.change(|_, ctx| {
         let begun = || {
             let plan = Plan::new(&call, param)?;
             // Finds out now whether the private data fits.
             plan.request()?;
-            let qp = Attachment::new(qp, turn.endpoint)?;
-            let socket = plan.open(turn)?;
+            let qp = Attachment::new(qp, ctx.endpoint)?;
+            let socket = plan.open(ctx)?;
             Ok((plan, qp, socket))
         };
         let (plan, qp, socket) = begun().map_err(|error| (error, Phase::Over))?;
-        let link = Link {
+        let attempt = Attempt {
             call: call.commit(),
             plan,
             qp,
             socket,
         };
         Ok(Phase::Initiator(Initiator {
-            link,
-            stage: Stage::Tcp,
+            attempt,
+            stage: RequestStage::Tcp,
         }))
     })
 }
 
 /// What an initiator has from the first step to the last.
-struct Link {
+struct Attempt {
     /// `iw_cm` waits for an answer.
     call: Connecting,
     /// What the user wants.
@@ -139,8 +139,18 @@ struct Link {
     socket: Socket,
 }
 
-/// How far an initiator has got.
-enum Stage {
+/// The stage of an initiator.
+///
+/// | stage | event | next |
+/// | --- | --- | --- |
+/// | Tcp | established | Request |
+/// | Request | sent | Reply |
+/// | Request, Reply | peer closes, revision 1 not tried | Tcp, with revision 1 |
+/// | Reply | revision 1 | Tcp, with revision 1 |
+/// | Reply | accepted | the stream starts, the connection is established |
+/// | Reply | refused | `iw_cm` is told of the failure |
+/// | any | failure, time-out, abort | `iw_cm` is told of the failure |
+enum RequestStage {
     /// TCP connects.
     Tcp,
     /// The Request goes out.
@@ -150,100 +160,109 @@ enum Stage {
 }
 
 /// An initiator in its start-up.
-pub(super) struct Initiator {
+pub(crate) struct Initiator {
     /// What it has.
-    link: Link,
-    /// How far it has got.
-    stage: Stage,
+    attempt: Attempt,
+    /// The stage.
+    stage: RequestStage,
 }
 
 impl Initiator {
     /// Goes on as far as possible without waiting.
     #[inline(never)]
-    pub(super) fn step(self, turn: &mut Turn<'_>) -> Next {
-        let Self { link, stage } = self;
-        if turn.notes.quit {
-            return link.abort(turn, ECONNRESET);
+    pub(crate) fn step(self, ctx: &mut StepContext<'_>) -> Next {
+        let Self { attempt, stage } = self;
+        if ctx.notes.quit {
+            return attempt.abort(ctx, ECONNRESET);
         }
         match stage {
-            Stage::Tcp => link.tcp(turn),
-            Stage::Request(frame) => link.send(turn, frame),
-            Stage::Reply(frame) => link.receive(turn, frame),
+            RequestStage::Tcp => attempt.tcp(ctx),
+            RequestStage::Request(frame) => attempt.send(ctx, frame),
+            RequestStage::Reply(frame) => attempt.receive(ctx, frame),
         }
     }
 }
 
-impl Link {
+impl Attempt {
     /// Waits for the next note at that stage, unless the time is over.
-    fn wait(self, turn: &mut Turn<'_>, stage: Stage) -> Next {
-        if turn.timer.is_over() {
-            return self.abort(turn, ETIMEDOUT);
+    fn wait(self, ctx: &mut StepContext<'_>, stage: RequestStage) -> Next {
+        if ctx.timer.is_over() {
+            return self.abort(ctx, ETIMEDOUT);
         }
-        Next::Wait(Phase::Initiator(Initiator { link: self, stage }))
+        Next::Wait(Phase::Initiator(Initiator {
+            attempt: self,
+            stage,
+        }))
     }
 
     /// Looks how far TCP has got.
     #[inline(never)]
-    fn tcp(self, turn: &mut Turn<'_>) -> Next {
+    fn tcp(self, ctx: &mut StepContext<'_>) -> Next {
         match self.socket.tcp_state() {
             // A peer may have closed its half before we look.
             TcpState::Established | TcpState::CloseWait => match self.plan.request() {
                 Ok(frame) => {
-                    turn.timer.set(params::mpa_reply_timeout_ms());
-                    let stage = Stage::Request(frame);
-                    Next::Go(Phase::Initiator(Initiator { link: self, stage }))
+                    ctx.timer.set(params::mpa_reply_timeout_ms());
+                    let stage = RequestStage::Request(frame);
+                    Next::Go(Phase::Initiator(Initiator {
+                        attempt: self,
+                        stage,
+                    }))
                 }
-                Err(error) => self.abort(turn, error),
+                Err(error) => self.abort(ctx, error),
             },
-            TcpState::SynSent | TcpState::SynRecv => self.wait(turn, Stage::Tcp),
+            TcpState::SynSent | TcpState::SynRecv => self.wait(ctx, RequestStage::Tcp),
             _ => {
                 let error = self.socket.take_error().unwrap_or(ECONNRESET);
-                self.abort(turn, error)
+                self.abort(ctx, error)
             }
         }
     }
 
     /// Sends the Request.
     #[inline(never)]
-    fn send(self, turn: &mut Turn<'_>, mut frame: FrameWriter) -> Next {
+    fn send(self, ctx: &mut StepContext<'_>, mut frame: FrameWriter) -> Next {
         match frame.send(&self.socket) {
             Ok(true) => match FrameReader::new(FrameKind::Reply) {
                 Ok(frame) => {
-                    let stage = Stage::Reply(frame);
-                    Next::Go(Phase::Initiator(Initiator { link: self, stage }))
+                    let stage = RequestStage::Reply(frame);
+                    Next::Go(Phase::Initiator(Initiator {
+                        attempt: self,
+                        stage,
+                    }))
                 }
-                Err(error) => self.abort(turn, error),
+                Err(error) => self.abort(ctx, error),
             },
-            Ok(false) => self.wait(turn, Stage::Request(frame)),
-            Err(_) => self.closed_early(turn),
+            Ok(false) => self.wait(ctx, RequestStage::Request(frame)),
+            Err(_) => self.closed_early(ctx),
         }
     }
 
     /// Reads the Reply.
     #[inline(never)]
-    fn receive(self, turn: &mut Turn<'_>, mut reader: FrameReader) -> Next {
+    fn receive(self, ctx: &mut StepContext<'_>, mut reader: FrameReader) -> Next {
         match reader.read(&self.socket) {
-            Ok(None) => self.wait(turn, Stage::Reply(reader)),
+            Ok(None) => self.wait(ctx, RequestStage::Reply(reader)),
             Ok(Some(frame)) => match self.plan.policy.conclude(&frame) {
-                Ok(agreed) => self.establish(turn, &frame, &agreed),
-                Err(refusal) => self.refused(turn, &frame, refusal),
+                Ok(agreed) => self.establish(ctx, &frame, &agreed),
+                Err(refusal) => self.refused(ctx, &frame, refusal),
             },
             // The same call may read the first octets of a Reply and meet the end.
             Err(error) => match (error, reader.is_empty()) {
-                (ReadError::Malformed(_), _) => self.abort(turn, EPROTO),
-                (ReadError::Closed | ReadError::Broken(_), true) => self.closed_early(turn),
-                (ReadError::Closed, false) => self.abort(turn, ECONNRESET),
-                (ReadError::Broken(error), false) => self.abort(turn, error),
+                (ReadError::Malformed(_), _) => self.abort(ctx, EPROTO),
+                (ReadError::Closed | ReadError::Broken(_), true) => self.closed_early(ctx),
+                (ReadError::Closed, false) => self.abort(ctx, ECONNRESET),
+                (ReadError::Broken(error), false) => self.abort(ctx, error),
             },
         }
     }
 
     /// The peer has closed the connection instead of replying.
-    fn closed_early(self, turn: &mut Turn<'_>) -> Next {
+    fn closed_early(self, ctx: &mut StepContext<'_>) -> Next {
         if self.may_fall_back() {
-            return self.fall_back(turn);
+            return self.fall_back(ctx);
         }
-        self.abort(turn, ECONNRESET)
+        self.abort(ctx, ECONNRESET)
     }
 
     /// Whether revision 1 is still to be tried.
@@ -252,7 +271,7 @@ impl Link {
     }
 
     /// Begins again with revision 1.
-    fn fall_back(self, turn: &mut Turn<'_>) -> Next {
+    fn fall_back(self, ctx: &mut StepContext<'_>) -> Next {
         let Self {
             call,
             mut plan,
@@ -265,8 +284,8 @@ impl Link {
         // socket stays: this is not the process that it belongs to.
         let begun = socket
             .disconnect()
-            .and_then(|()| plan.connect(&socket, turn));
-        let link = Self {
+            .and_then(|()| plan.connect(&socket, ctx));
+        let attempt = Self {
             call,
             plan,
             qp,
@@ -274,26 +293,26 @@ impl Link {
         };
         match begun {
             Ok(()) => Next::Go(Phase::Initiator(Initiator {
-                link,
-                stage: Stage::Tcp,
+                attempt,
+                stage: RequestStage::Tcp,
             })),
-            Err(error) => link.close(turn, error, Depths::NONE, PrivateData::NONE),
+            Err(error) => attempt.close(ctx, error, Depths::NONE, PrivateData::NONE),
         }
     }
 
     /// The two ends do not suit each other.
-    fn refused(self, turn: &mut Turn<'_>, frame: &Frame<'_>, refusal: Refusal) -> Next {
+    fn refused(self, ctx: &mut StepContext<'_>, frame: &Frame<'_>, refusal: Refusal) -> Next {
         match refusal {
             Refusal::Rejected => {
                 let data = PrivateData::new(frame.private_data).unwrap_or(PrivateData::NONE);
-                self.close(turn, ECONNREFUSED, said_by(frame), data)
+                self.close(ctx, ECONNREFUSED, said_by(frame), data)
             }
-            Refusal::Revision if self.may_fall_back() => self.fall_back(turn),
+            Refusal::Revision if self.may_fall_back() => self.fall_back(ctx),
             Refusal::Revision | Refusal::InsufficientIrd | Refusal::NoMatchingRtr => {
                 if let Some(reason) = refusal.terminate() {
                     self.terminate(frame, reason);
                 }
-                self.close(turn, EPROTO, said_by(frame), PrivateData::NONE)
+                self.close(ctx, EPROTO, said_by(frame), PrivateData::NONE)
             }
         }
     }
@@ -305,24 +324,24 @@ impl Link {
     }
 
     /// Gives up behind a good Reply, for a reason of this end's own.
-    fn fail(self, turn: &mut Turn<'_>, frame: &Frame<'_>, error: Error) -> Next {
+    fn fail(self, ctx: &mut StepContext<'_>, frame: &Frame<'_>, error: Error) -> Next {
         // Revision 1 has no code for it.
         if frame.enhanced.is_none() {
-            return self.abort(turn, error);
+            return self.abort(ctx, error);
         }
         self.terminate(frame, TerminateReason::Mpa(MpaError::LocalCatastrophic));
-        self.close(turn, error, said_by(frame), PrivateData::NONE)
+        self.close(ctx, error, said_by(frame), PrivateData::NONE)
     }
 
     /// The stream can start.
-    fn establish(self, turn: &mut Turn<'_>, frame: &Frame<'_>, agreed: &Parameters) -> Next {
+    fn establish(self, ctx: &mut StepContext<'_>, frame: &Frame<'_>, agreed: &Parameters) -> Next {
         // What can not be handed up whole is not handed up at all (requirements.md VRB-07).
         let Some(data) = PrivateData::new(frame.private_data) else {
-            return self.fail(turn, frame, EMSGSIZE);
+            return self.fail(ctx, frame, EMSGSIZE);
         };
         let local = match self.socket.local_addr() {
             Ok(local) => local,
-            Err(error) => return self.fail(turn, frame, error),
+            Err(error) => return self.fail(ctx, frame, error),
         };
         let Self {
             call,
@@ -343,9 +362,9 @@ impl Link {
         qp.qp().set_depths(agreed.ird, agreed.ord);
         match Stream::start(qp.qp().clone(), socket, config, qp.owner()) {
             Ok(stream) => {
-                turn.started(&stream);
-                turn.timer.clear();
-                turn.device.counters().add(Counter::Connects, 1);
+                ctx.started(&stream);
+                ctx.timer.clear();
+                ctx.device.counters().add(Counter::Connects, 1);
                 // What the peer says of itself, or else what it comes to here.
                 let said = frame.depths_or(WireDepths {
                     ird: agreed.ord,
@@ -354,8 +373,8 @@ impl Link {
                 let depths = depths_of(said);
                 let cm = call.connected(&peers, depths, data).ok();
                 let failed = cm.is_none() && frame.enhanced.is_some();
-                let connected = Connected::new(cm, stream, qp, None);
-                Next::Go(Phase::Connected(if failed {
+                let connected = Established::new(cm, stream, qp, None);
+                Next::Go(Phase::Established(if failed {
                     connected.after_failed_set_up()
                 } else {
                     connected
@@ -367,21 +386,27 @@ impl Link {
                 qp,
                 socket,
             }
-            .fail(turn, frame, error),
+            .fail(ctx, frame, error),
         }
     }
 
     /// Gives up, and resets the connection.
-    fn abort(self, turn: &mut Turn<'_>, error: Error) -> Next {
+    fn abort(self, ctx: &mut StepContext<'_>, error: Error) -> Next {
         self.socket.set_linger_abort();
-        self.close(turn, error, Depths::NONE, PrivateData::NONE)
+        self.close(ctx, error, Depths::NONE, PrivateData::NONE)
     }
 
     /// Gives up. The port and the queue pair are free when `iw_cm` hears of it.
-    fn close(self, turn: &mut Turn<'_>, error: Error, said: Depths, data: PrivateData<'_>) -> Next {
+    fn close(
+        self,
+        ctx: &mut StepContext<'_>,
+        error: Error,
+        said: Depths,
+        data: PrivateData<'_>,
+    ) -> Next {
         drop(self.socket);
         drop(self.qp);
-        failed(turn, self.call, error, said, data)
+        failed(ctx, self.call, error, said, data)
     }
 }
 
@@ -410,13 +435,13 @@ fn said_by(frame: &Frame<'_>) -> Depths {
 
 /// Tells `iw_cm` that there is no connection.
 fn failed(
-    turn: &Turn<'_>,
+    ctx: &StepContext<'_>,
     call: Connecting,
     error: Error,
     said: Depths,
     data: PrivateData<'_>,
 ) -> Next {
-    turn.device.counters().add(Counter::Rejects, 1);
+    ctx.device.counters().add(Counter::Rejects, 1);
     call.failed(status_of(error), said, data);
     Next::Wait(Phase::Over)
 }

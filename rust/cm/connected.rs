@@ -12,7 +12,7 @@ use super::{
         Attachment,
         Next,
         Phase,
-        Turn, //
+        StepContext, //
     },
     listen::Listener, //
 };
@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// What the end of a stream means to the users of `iw_cm`.
-pub(super) fn result_of(reason: EndReason) -> Result {
+pub(crate) fn result_of(reason: EndReason) -> Result {
     match reason {
         EndReason::PeerFin | EndReason::LocalClose => Ok(()),
         EndReason::Reset | EndReason::TerminateReceived => Err(ECONNRESET),
@@ -42,7 +42,7 @@ pub(super) fn result_of(reason: EndReason) -> Result {
 }
 
 /// A connection that `iw_cm` takes for established.
-pub(super) struct Connected {
+pub(crate) struct Established {
     /// To tell `iw_cm` of the end; none if it could not be told of the beginning.
     cm: Option<iwcm::Connected>,
     /// The stream.
@@ -55,9 +55,9 @@ pub(super) struct Connected {
     closing: bool,
 }
 
-impl Connected {
+impl Established {
     /// The beginning. Without `cm` the connection ends at once.
-    pub(super) fn new(
+    pub(crate) fn new(
         cm: Option<iwcm::Connected>,
         stream: Arc<Stream>,
         qp: Attachment,
@@ -73,7 +73,7 @@ impl Connected {
     }
 
     /// Ends the connection, since `iw_cm` could not be told of it, and sends the peer a Terminate.
-    pub(super) fn after_failed_set_up(mut self) -> Self {
+    pub(crate) fn after_failed_set_up(mut self) -> Self {
         self.closing = true;
         self.stream.close(Close::SetUpFailed);
         self
@@ -81,31 +81,31 @@ impl Connected {
 
     /// Waits for the end of the stream.
     #[inline(never)]
-    pub(super) fn step(mut self, turn: &mut Turn<'_>) -> Next {
+    pub(crate) fn step(mut self, ctx: &mut StepContext<'_>) -> Next {
         // One that the peer has ended says nothing of the server.
-        let ended = match turn.notes.half_closed {
+        let ended = match ctx.notes.half_closed {
             // The owner hears of it at once; what it has posted may still be sent meanwhile.
-            true => turn.notes.ended.or(Some(EndReason::PeerFin)),
-            false => turn.notes.ended,
+            true => ctx.notes.ended.or(Some(EndReason::PeerFin)),
+            false => ctx.notes.ended,
         };
         let by_us = matches!(ended, None | Some(EndReason::LocalClose));
-        if turn.notes.left && by_us && !self.qp.qp().is_user() {
+        if ctx.notes.left && by_us && !self.qp.qp().is_user() {
             if let Some(listener) = self.listener.take() {
-                listener.closed_one(self.qp.qp());
+                listener.closed_by_owner(self.qp.qp());
             }
         }
         if let Some(reason) = ended {
-            // Whoever hears of the end may use the queue pair for something else.
+            // After the event the user may use the queue pair for something else.
             drop(self.qp);
             if let Some(cm) = self.cm {
                 cm.closed(result_of(reason));
             }
             return Next::Wait(Phase::Over);
         }
-        if (turn.notes.quit || self.cm.is_none()) && !self.closing {
+        if (ctx.notes.quit || self.cm.is_none()) && !self.closing {
             self.closing = true;
             self.stream.close(Close::Abort);
         }
-        Next::Wait(Phase::Connected(self))
+        Next::Wait(Phase::Established(self))
     }
 }

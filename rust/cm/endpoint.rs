@@ -2,15 +2,15 @@
 
 //! One connection, from the first step of its start-up to its end.
 //!
-//! An endpoint moves on in a work item of its own, which waits for nothing: the socket, the
-//! stream, the queue pair, the timer and the device leave notes and queue it. So no peer holds up
-//! another connection, and nobody who is called under a lock has to do any work. `iw_cm` calls in
-//! process context, and what it asks for is done at once under the endpoint's lock.
+//! An endpoint advances in a work item of its own, which does not wait. The socket, the stream, the
+//! queue pair, the timer and the device leave notes and queue it. So no peer delays another
+//! connection, and a callback under a lock does no work. `iw_cm` calls in process context, and its
+//! requests are carried out at once under the endpoint's lock.
 //!
 //! Locks: an endpoint's lock is taken before a listener's, the registry's and any of a socket or
 //! a queue pair; the lock of the notes is taken last.
 
-mod hook;
+mod callbacks;
 mod streams;
 
 use core::mem;
@@ -37,21 +37,21 @@ use kernel::{
     }, //
 };
 
-pub(super) use self::hook::Attachment;
+pub(crate) use self::callbacks::Attachment;
 use self::streams::Streams;
 use super::{
     accept::{
-        Accepting,
         HalfOpen,
         Offered, //
+        Replying,
     },
     connect::Initiator,
-    connected::Connected,
-    direct::Direct,
+    connected::Established,
     registry::Member,
     timer::Timer, //
 };
 use crate::{
+    rendezvous::Rendezvous,
     stream::{
         EndReason,
         Stream, //
@@ -70,30 +70,49 @@ use crate::{
 /// Milliseconds until something is tried again that `iw_cm` had no room for.
 const RETRY_MS: u32 = 20;
 
-/// Where an endpoint is on its way.
-pub(super) enum Phase {
-    /// At the start.
+/// The phase of a connection.
+///
+/// | phase | event | next |
+/// | --- | --- | --- |
+/// | New | `connect` | Initiator |
+/// | New | connection accepted from TCP | HalfOpen |
+/// | New | RTR with a named peer | Rendezvous |
+/// | Initiator | Reply, stream started | Established |
+/// | Initiator | revision 2 not known to the peer | Initiator, with revision 1 |
+/// | Initiator | failure, time-out | Over |
+/// | HalfOpen | Request | Offered |
+/// | HalfOpen | no Request in time, evicted | Over |
+/// | Offered | `accept` | Replying |
+/// | Offered | `reject`, peer closes, time-out | Over |
+/// | Replying | stream ready | Established |
+/// | Replying | failure, time-out | Over |
+/// | Established | stream ended | Over |
+/// | Rendezvous | stream ended, given up | Over |
+/// | Over | a stream still has its socket | Lingering |
+/// | Lingering | streams released | Over |
+pub(crate) enum Phase {
+    /// The beginning.
     New,
-    /// Connecting.
+    /// The initiator's start-up.
     Initiator(Initiator),
-    /// A peer has connected and has to say what it wants.
+    /// A peer has connected; its Request is awaited.
     HalfOpen(HalfOpen),
     /// `iw_cm` is to decide.
     Offered(Offered),
     /// `iw_cm` has accepted.
-    Accepting(Accepting),
+    Replying(Replying),
     /// The stream runs, and `iw_cm` knows.
-    Connected(Connected),
-    /// The queue pair connects itself, at whatever stage.
-    Direct(KBox<Direct>),
-    /// At the end, but a stream has not let go of its socket.
+    Established(Established),
+    /// A queue pair that connects without rdma_cm.
+    Rendezvous(KBox<Rendezvous>),
+    /// Ended, but a stream has not released its socket.
     Lingering(Streams),
-    /// At the end.
+    /// Ended.
     Over,
 }
 
 /// What a step leads to.
-pub(super) enum Next {
+pub(crate) enum Next {
     /// The next step can be made now.
     Go(Phase),
     /// A note has to come first, or the end of the time.
@@ -104,45 +123,45 @@ pub(super) enum Next {
 
 /// What others have told the endpoint. Nothing is ever taken back.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Notes {
+pub(crate) struct Notes {
     /// The device, the listener or the queue pair goes.
-    pub(super) quit: bool,
+    pub(crate) quit: bool,
     /// The owner of the queue pair ends the connection.
-    pub(super) left: bool,
+    pub(crate) left: bool,
     /// The stream of a responder has had its first FPDU.
-    pub(super) ready: bool,
+    pub(crate) ready: bool,
     /// The peer has closed its half of the stream.
-    pub(super) half_closed: bool,
+    pub(crate) half_closed: bool,
     /// The stream has ended.
-    pub(super) ended: Option<EndReason>,
-    /// Queue pairs and streams that know the endpoint.
-    hooks: u32,
+    pub(crate) ended: Option<EndReason>,
+    /// References by queue pairs and streams.
+    refs: u32,
 }
 
 /// What a step has to work with.
-pub(super) struct Turn<'a> {
+pub(crate) struct StepContext<'a> {
     /// The endpoint.
-    pub(super) endpoint: &'a Arc<Endpoint>,
+    pub(crate) endpoint: &'a Arc<Endpoint>,
     /// Its device.
-    pub(super) device: &'a Arc<Device>,
+    pub(crate) device: &'a Arc<Device>,
     /// The limit of time of its phase.
-    pub(super) timer: &'a mut Timer,
+    pub(crate) timer: &'a mut Timer,
     /// Its streams, from their start.
     streams: &'a mut Streams,
     /// What it was told.
-    pub(super) notes: Notes,
+    pub(crate) notes: Notes,
 }
 
-impl Turn<'_> {
+impl StepContext<'_> {
     /// Has the endpoint look after a stream that was started until it has let go of its socket.
-    pub(super) fn started(&mut self, stream: &Arc<Stream>) {
+    pub(crate) fn started(&mut self, stream: &Arc<Stream>) {
         self.streams.add(stream);
     }
 }
 
 /// What the lock protects.
 struct Inner {
-    /// Where it is on its way.
+    /// The phase.
     phase: Phase,
     /// The limit of time of that.
     timer: Timer,
@@ -154,10 +173,10 @@ struct Inner {
 
 /// A connection.
 #[pin_data]
-pub(super) struct Endpoint {
+pub(crate) struct Endpoint {
     /// Its number in the device.
     handle: Handle,
-    /// Where it is on its way.
+    /// The phase.
     #[pin]
     inner: Mutex<Inner>,
     /// What it was told.
@@ -204,7 +223,7 @@ impl Endpoint {
     /// Makes an endpoint and has the device know it. It holds the device until its end.
     ///
     /// `ENODEV` once the device goes.
-    pub(super) fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
+    pub(crate) fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
         device.cm_state().admit(|handle| {
             let endpoint = Arc::pin_init(
                 pin_init!(Self {
@@ -229,16 +248,16 @@ impl Endpoint {
     }
 
     /// Its number in the device.
-    pub(super) fn handle(&self) -> Handle {
+    pub(crate) fn handle(&self) -> Handle {
         self.handle
     }
 
     /// Changes the phase on behalf of a caller, and moves on from there. Process context, sleeps.
     ///
     /// `f` is given the phase; with an error it says where the endpoint is then.
-    pub(super) fn change(
+    pub(crate) fn change(
         self: &Arc<Self>,
-        f: impl FnOnce(Phase, &mut Turn<'_>) -> Result<Phase, (Error, Phase)>,
+        f: impl FnOnce(Phase, &mut StepContext<'_>) -> Result<Phase, (Error, Phase)>,
     ) -> Result {
         let mut guard = self.inner.lock();
         let result = self.replace(&mut guard, f);
@@ -248,9 +267,9 @@ impl Endpoint {
 
     /// As [`change`](Self::change), but has the work item move on: for callers on whose stack there
     /// is no room for that.
-    pub(super) fn change_and_leave(
+    pub(crate) fn change_and_leave(
         self: &Arc<Self>,
-        f: impl FnOnce(Phase, &mut Turn<'_>) -> Result<Phase, (Error, Phase)>,
+        f: impl FnOnce(Phase, &mut StepContext<'_>) -> Result<Phase, (Error, Phase)>,
     ) -> Result {
         let result = self.replace(&mut self.inner.lock(), f);
         self.look();
@@ -263,21 +282,21 @@ impl Endpoint {
     fn replace(
         self: &Arc<Self>,
         inner: &mut Inner,
-        f: impl FnOnce(Phase, &mut Turn<'_>) -> Result<Phase, (Error, Phase)>,
+        f: impl FnOnce(Phase, &mut StepContext<'_>) -> Result<Phase, (Error, Phase)>,
     ) -> Result {
         let Some(device) = inner.device.clone() else {
             return Err(crate::sys::errno::ECONNRESET);
         };
         let phase = mem::replace(&mut inner.phase, Phase::Over);
         let notes = *self.notes.lock();
-        let mut turn = Turn {
+        let mut ctx = StepContext {
             endpoint: self,
             device: &device,
             timer: &mut inner.timer,
             streams: &mut inner.streams,
             notes,
         };
-        match apply(f, phase, &mut turn) {
+        match apply(f, phase, &mut ctx) {
             Ok(phase) => {
                 inner.phase = phase;
                 Ok(())
@@ -297,21 +316,21 @@ impl Endpoint {
         };
         let retry = loop {
             let notes = *self.notes.lock();
-            let mut turn = Turn {
+            let mut ctx = StepContext {
                 endpoint: self,
                 device: &device,
                 timer: &mut inner.timer,
                 streams: &mut inner.streams,
                 notes,
             };
-            match inner.phase.advance(&mut turn) {
-                Step::Go => {}
-                Step::Wait if matches!(inner.phase, Phase::Over) => match inner.streams.take() {
+            match inner.phase.advance(&mut ctx) {
+                Flow::Go => {}
+                Flow::Wait if matches!(inner.phase, Phase::Over) => match inner.streams.take() {
                     Some(streams) => inner.phase = Phase::Lingering(streams),
                     None => break false,
                 },
-                Step::Wait => break false,
-                Step::Retry => break true,
+                Flow::Wait => break false,
+                Flow::Retry => break true,
             }
         };
         if matches!(inner.phase, Phase::Over) {
@@ -343,13 +362,13 @@ impl Endpoint {
     }
 
     /// Has the connection end without ceremony. Any context; does not wait.
-    pub(super) fn abort(self: &Arc<Self>) {
+    pub(crate) fn abort(self: &Arc<Self>) {
         self.note(|notes| notes.quit = true);
     }
 }
 
 /// How to go on after a step: [`Next`] without the phase.
-enum Step {
+enum Flow {
     /// The next step can be made now.
     Go,
     /// A note has to come first, or the end of the time.
@@ -361,19 +380,19 @@ enum Step {
 impl Phase {
     /// Makes one step in place.
     #[inline(never)]
-    fn advance(&mut self, turn: &mut Turn<'_>) -> Step {
-        match mem::replace(self, Self::Over).step(turn) {
+    fn advance(&mut self, ctx: &mut StepContext<'_>) -> Flow {
+        match mem::replace(self, Self::Over).step(ctx) {
             Next::Go(phase) => {
                 *self = phase;
-                Step::Go
+                Flow::Go
             }
             Next::Wait(phase) => {
                 *self = phase;
-                Step::Wait
+                Flow::Wait
             }
             Next::Retry(phase) => {
                 *self = phase;
-                Step::Retry
+                Flow::Retry
             }
         }
     }
@@ -383,16 +402,16 @@ impl Phase {
     /// Those of the phases are kept apart: in one function they would make one large stack frame,
     /// and below it TCP needs its room.
     #[inline(never)]
-    fn step(self, turn: &mut Turn<'_>) -> Next {
+    fn step(self, ctx: &mut StepContext<'_>) -> Next {
         match self {
             Self::New => Next::Wait(Self::New),
-            Self::Initiator(initiator) => initiator.step(turn),
-            Self::HalfOpen(half_open) => half_open.step(turn),
-            Self::Offered(offered) => offered.step(turn),
-            Self::Accepting(accepting) => accepting.step(turn),
-            Self::Connected(connected) => connected.step(turn),
-            Self::Direct(direct) => direct.step(turn),
-            Self::Lingering(streams) => linger(streams, turn),
+            Self::Initiator(initiator) => initiator.step(ctx),
+            Self::HalfOpen(half_open) => half_open.step(ctx),
+            Self::Offered(offered) => offered.step(ctx),
+            Self::Replying(accepting) => accepting.step(ctx),
+            Self::Established(connected) => connected.step(ctx),
+            Self::Rendezvous(rendezvous) => rendezvous.step(ctx),
+            Self::Lingering(streams) => linger(streams, ctx),
             Self::Over => Next::Wait(Self::Over),
         }
     }
@@ -401,21 +420,21 @@ impl Phase {
 /// Calls `f` in a stack frame of its own.
 #[inline(never)]
 fn apply(
-    f: impl FnOnce(Phase, &mut Turn<'_>) -> Result<Phase, (Error, Phase)>,
+    f: impl FnOnce(Phase, &mut StepContext<'_>) -> Result<Phase, (Error, Phase)>,
     phase: Phase,
-    turn: &mut Turn<'_>,
+    ctx: &mut StepContext<'_>,
 ) -> Result<Phase, (Error, Phase)> {
-    f(phase, turn)
+    f(phase, ctx)
 }
 
 /// Waits until the streams have let go of their sockets, which must not outlive the device.
 #[inline(never)]
-fn linger(streams: Streams, turn: &mut Turn<'_>) -> Next {
-    if turn.notes.hooks == 0 {
+fn linger(streams: Streams, ctx: &mut StepContext<'_>) -> Next {
+    if ctx.notes.refs == 0 {
         return Next::Wait(Phase::Over);
     }
-    turn.timer.clear();
-    if turn.notes.quit {
+    ctx.timer.clear();
+    if ctx.notes.quit {
         streams.abort();
     }
     Next::Wait(Phase::Lingering(streams))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Listeners, and the strangers who connect to them.
+//! Listeners of `iw_cm`.
 //!
-//! A stranger holds a place in the listener ([`super::places`]) until its Request is there.
+//! A connection is in the listener's half-open backlog ([`super::half_open`]) until its Request has come.
 
 use core::net::SocketAddr;
 
@@ -33,14 +33,14 @@ use super::{
         Endpoint,
         Phase, //
     },
-    pause::Pause,
-    places::{
-        take_connections,
-        Places,
-        Reception,
+    half_open::{
+        run_accept,
+        AcceptLoop,
+        HalfOpenBacklog,
         MAX_BACKLOG,
         RETRY_MS, //
     },
+    quirk_svcrdma_close::SvcrdmaClose,
     registry::Member, //
 };
 use crate::{
@@ -63,14 +63,14 @@ use crate::{
         work, //
     },
     verbs::{
+        DestroyNotify, //
         Device,
         Qp,
-        Survivor, //
     }, //
 };
 
-/// Milliseconds for which a stranger may keep its place however many others come.
-const STAY_MS: i64 = 250;
+/// Milliseconds before which a half-open connection is not evicted.
+const MIN_AGE_MS: i64 = 250;
 
 /// Connections that may wait in TCP: no fewer, since the user means those it has to decide on.
 const MIN_BACKLOG: u32 = 64;
@@ -81,67 +81,67 @@ struct Open {
     socket: ListenSocket,
     /// To tell `iw_cm` of requests.
     cm: Listening,
-    /// Those whose Request has not come, in the order they came.
-    strangers: Places<Arc<Endpoint>>,
+    /// Connections whose Request has not come.
+    half_open: HalfOpenBacklog<Arc<Endpoint>>,
     /// Holds requests back when the user closes connections.
-    pause: Pause,
+    svcrdma_close: SvcrdmaClose,
     /// The device.
     device: Arc<Device>,
 }
 
 /// A listener.
 #[pin_data]
-pub(super) struct Listener {
+pub(crate) struct Listener {
     /// Its number in the device.
     handle: Handle,
     /// Until it is stopped.
     #[pin]
     open: Mutex<Option<Open>>,
-    /// Takes what has come in.
+    /// Accepts connections.
     #[pin]
-    take: DelayedWork<Self, { Self::TAKE }>,
+    accept_work: DelayedWork<Self, { Self::ACCEPT }>,
 }
 
 impl_has_delayed_work! {
-    impl HasDelayedWork<Self, { Self::TAKE }> for Listener { self.take }
+    impl HasDelayedWork<Self, { Self::ACCEPT }> for Listener { self.accept_work }
 }
 
-impl WorkItem<{ Listener::TAKE }> for Listener {
+impl WorkItem<{ Listener::ACCEPT }> for Listener {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        take_connections(this);
+        run_accept(this);
     }
 }
 
 impl Incoming for Listener {
     fn incoming(this: ArcBorrow<'_, Self>) {
-        Arc::from(this).take_now();
+        Arc::from(this).queue_accept();
     }
 }
 
-impl Reception for Listener {
-    fn take_now(self: Arc<Self>) {
-        work::process().mod_delayed::<_, { Self::TAKE }>(self, 0);
+impl AcceptLoop for Listener {
+    fn queue_accept(self: Arc<Self>) {
+        work::process().mod_delayed::<_, { Self::ACCEPT }>(self, 0);
     }
 
-    fn take_later(self: &Arc<Self>) {
+    fn queue_accept_later(self: &Arc<Self>) {
         let delay = msecs_to_jiffies(RETRY_MS);
-        // Whoever stops the listener cancels what waits, after the lock: it is held until then.
+        // A stop cancels the work item after it has released this lock.
         let open = self.open.lock();
         if open.is_some() {
-            work::process().enqueue_delayed::<_, { Self::TAKE }>(self.clone(), delay);
+            work::process().enqueue_delayed::<_, { Self::ACCEPT }>(self.clone(), delay);
         }
     }
 
-    fn take_one(self: &Arc<Self>) -> Result<bool> {
+    fn accept_one(self: &Arc<Self>) -> Result<bool> {
         let (socket, device) = {
             let mut open = self.open.lock();
             let Some(open) = (*open).as_mut() else {
                 return Ok(false);
             };
-            if let Some(ousted) = open.strangers.make_room()? {
-                ousted.abort();
+            if let Some(evicted) = open.half_open.evict_oldest()? {
+                evicted.abort();
             }
             match open.socket.accept() {
                 Ok(Some(socket)) => (socket, open.device.clone()),
@@ -152,13 +152,13 @@ impl Reception for Listener {
             }
         };
         let endpoint = Endpoint::new(&device)?;
-        endpoint.change(|_, turn| {
-            let seated = || {
-                let seat = self.seat(turn.endpoint)?;
-                socket.install(turn.endpoint.clone());
-                HalfOpen::new(turn, seat, socket)
+        endpoint.change(|_, ctx| {
+            let begun = || {
+                let slot = self.slot(ctx.endpoint)?;
+                socket.install(ctx.endpoint.clone());
+                HalfOpen::new(ctx, slot, socket)
             };
-            seated()
+            begun()
                 .map(Phase::HalfOpen)
                 .map_err(|error| (error, Phase::Over))
         })?;
@@ -167,11 +167,11 @@ impl Reception for Listener {
 }
 
 impl Listener {
-    /// The work item that takes what has come in.
-    const TAKE: u64 = 0;
+    /// The work item that accepts connections.
+    const ACCEPT: u64 = 0;
 
     /// Begins to listen on behalf of `iw_cm`.
-    pub(super) fn start(device: &Arc<Device>, call: ListenCall, backlog: u32) -> Result<Handle> {
+    pub(crate) fn start(device: &Arc<Device>, call: ListenCall, backlog: u32) -> Result<Handle> {
         let port = call.local().port();
         Self::open(device, call, backlog)
             .inspect_err(|error| trace::listen_failed(device.ifindex(), port, error.to_errno()))
@@ -188,7 +188,7 @@ impl Listener {
                 pin_init!(Self {
                     handle,
                     open <- new_mutex!(None, "rsiw_listener"),
-                    take <- new_delayed_work!("rsiw_listener_take"),
+                    accept_work <- new_delayed_work!("rsiw_listener_accept"),
                 }),
                 GFP_KERNEL,
             )?;
@@ -204,8 +204,8 @@ impl Listener {
         *open = Some(Open {
             socket,
             cm: call.commit(),
-            strangers: Places::new(STAY_MS),
-            pause: Pause::new(),
+            half_open: HalfOpenBacklog::new(MIN_AGE_MS),
+            svcrdma_close: SvcrdmaClose::new(),
             device: device.clone(),
         });
         Ok(listener.handle)
@@ -236,59 +236,59 @@ impl Listener {
         Ok(socket)
     }
 
-    /// Ends listening; the strangers are sent away. Process context, sleeps.
-    pub(super) fn stop(self: &Arc<Self>) {
+    /// Ends listening, and aborts half-open connections. Process context, sleeps.
+    pub(crate) fn stop(self: &Arc<Self>) {
         let Some(open) = self.open.lock().take() else {
             return;
         };
-        work::cancel_delayed::<_, { Self::TAKE }>(self);
+        work::cancel_delayed::<_, { Self::ACCEPT }>(self);
         let Open {
             socket,
             cm,
-            strangers,
+            half_open,
             device,
             ..
         } = open;
         drop(socket);
         drop(cm);
-        for stranger in strangers.iter() {
-            stranger.abort();
+        for endpoint in half_open.iter() {
+            endpoint.abort();
         }
         device.cm_state().leave(self.handle);
     }
 
-    /// Gives a stranger a place, of which there is one: only the work item gives them out.
-    fn seat(self: &Arc<Self>, endpoint: &Arc<Endpoint>) -> Result<Seat> {
+    /// Adds an endpoint to the backlog. There is room: only the work item adds.
+    fn slot(self: &Arc<Self>, endpoint: &Arc<Endpoint>) -> Result<BacklogSlot> {
         let mut open = self.open.lock();
-        let strangers = &mut (*open).as_mut().ok_or(ECONNABORTED)?.strangers;
-        strangers.give(endpoint.clone())?;
-        Ok(Seat {
+        let half_open = &mut (*open).as_mut().ok_or(ECONNABORTED)?.half_open;
+        half_open.insert(endpoint.clone())?;
+        Ok(BacklogSlot {
             listener: self.clone(),
             handle: endpoint.handle(),
         })
     }
 
-    /// Takes the place of a stranger back.
-    fn unseat(self: &Arc<Self>, handle: Handle) {
+    /// Removes an endpoint from the backlog.
+    fn release_slot(self: &Arc<Self>, handle: Handle) {
         let mut open = self.open.lock();
         let Some(open) = (*open).as_mut() else {
             return;
         };
-        let strangers = &mut open.strangers;
-        let was_full = strangers.are_taken();
+        let half_open = &mut open.half_open;
+        let was_full = half_open.is_full();
         // The endpoint is in use by its caller, so this is not the last reference.
-        drop(strangers.leave(|endpoint| (endpoint.handle() == handle).then_some(())));
+        drop(half_open.remove(|endpoint| (endpoint.handle() == handle).then_some(())));
         if was_full {
-            self.clone().take_now();
+            self.clone().queue_accept();
         }
     }
 
     /// The user has closed a connection of `qp` that it had accepted here. Process context, sleeps.
-    pub(super) fn closed_one(self: Arc<Self>, qp: &Qp) {
+    pub(crate) fn closed_by_owner(self: Arc<Self>, qp: &Qp) {
         if let Some(open) = (*self.open.lock()).as_mut() {
-            open.pause.closed();
+            open.svcrdma_close.closed();
         }
-        qp.tell_when_gone(self);
+        qp.notify_on_destroy(self);
     }
 
     /// Offers the connection of a peer that connected at `came` to `iw_cm`. Process context, sleeps.
@@ -297,7 +297,7 @@ impl Listener {
     ///
     /// `ENOMEM`: `iw_cm` has no room for it now. `EAGAIN`: it is to be held back for a while.
     /// `ECONNABORTED`: the listener was stopped.
-    pub(super) fn offer(
+    pub(crate) fn offer(
         &self,
         came: Instant<Monotonic>,
         connection: Handle,
@@ -307,38 +307,38 @@ impl Listener {
     ) -> Result {
         let open = self.open.lock();
         let open = open.as_ref().ok_or(ECONNABORTED)?;
-        if open.pause.holds(came) {
+        if open.svcrdma_close.holds(came) {
             return Err(EAGAIN);
         }
         open.cm.request(connection, peers, depths, private_data)
     }
 }
 
-impl Survivor for Listener {
-    fn qp_gone(&self) {
+impl DestroyNotify for Listener {
+    fn qp_destroyed(&self) {
         if let Some(open) = (*self.open.lock()).as_mut() {
-            open.pause.destroyed();
+            open.svcrdma_close.destroyed();
         }
     }
 }
 
-/// A stranger's place in a listener.
-pub(super) struct Seat {
+/// An entry in a listener's half-open backlog.
+pub(crate) struct BacklogSlot {
     /// The listener.
     listener: Arc<Listener>,
-    /// The stranger's number.
+    /// The endpoint's number.
     handle: Handle,
 }
 
-impl Seat {
+impl BacklogSlot {
     /// The listener.
-    pub(super) fn listener(&self) -> &Arc<Listener> {
+    pub(crate) fn listener(&self) -> &Arc<Listener> {
         &self.listener
     }
 }
 
-impl Drop for Seat {
+impl Drop for BacklogSlot {
     fn drop(&mut self) {
-        self.listener.unseat(self.handle);
+        self.listener.release_slot(self.handle);
     }
 }

@@ -33,16 +33,16 @@ use crate::{
     verbs::Device, //
 };
 
-/// How often queue pairs that connect themselves try to, a device.
+/// How often a device begins a rendezvous attempt.
 const ATTEMPTS: Rate = Rate::new::<1_000, 1_000>();
 
 /// Attempts that a device has under way at most: about what begin in a second. A peer that answers ends
-/// one in a few round trips, so that only silent peers can take all places, for a time-out.
+/// one in a few round trips, so that only silent peers can use the limit up, for a time-out.
 const MOST_ATTEMPTS: u32 = 1_024;
 
 /// A connection or a listener.
 #[derive(Clone)]
-pub(super) enum Member {
+pub(crate) enum Member {
     /// A connection, from its first step to its last.
     Endpoint(Arc<Endpoint>),
     /// A listener.
@@ -69,7 +69,7 @@ struct Registry {
     closed: bool,
 }
 
-/// Limits the attempts of queue pairs that connect themselves.
+/// Limits the rendezvous attempts of a device.
 struct Attempts {
     /// How many began lately.
     began: Bucket,
@@ -93,13 +93,13 @@ impl Attempts {
     }
 }
 
-/// An attempt of a queue pair that connects itself, from the start of TCP's connection to that of the
-/// stream, or until it has failed.
-pub(super) struct Attempt(Arc<Device>);
+/// A rendezvous attempt: from the start of TCP's connection to that of the stream, or until it has
+/// failed.
+pub(crate) struct Attempt(Arc<Device>);
 
 impl Attempt {
     /// Begins one if the device's limits allow it. Process context, sleeps.
-    pub(super) fn begin(device: &Arc<Device>) -> Option<Self> {
+    pub(crate) fn begin(device: &Arc<Device>) -> Option<Self> {
         let begins = device.cm_state().attempts.lock().try_begin(&ATTEMPTS);
         begins.then(|| Self(device.clone()))
     }
@@ -120,7 +120,7 @@ pub(crate) struct DeviceState {
     /// There are no members left.
     #[pin]
     empty: CondVar,
-    /// The attempts of queue pairs that connect themselves.
+    /// Rendezvous attempts.
     #[pin]
     attempts: Mutex<Attempts>,
 }
@@ -191,7 +191,7 @@ impl DeviceState {
     /// # Errors
     ///
     /// `ENODEV` once the device goes; what `make` says.
-    pub(super) fn admit<T>(&self, make: impl FnOnce(Handle) -> Result<(Member, T)>) -> Result<T> {
+    pub(crate) fn admit<T>(&self, make: impl FnOnce(Handle) -> Result<(Member, T)>) -> Result<T> {
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let handle = {
             let mut registry = self.registry.lock();
@@ -208,7 +208,7 @@ impl DeviceState {
     }
 
     /// The connection of that number.
-    pub(super) fn endpoint(&self, handle: Handle) -> Option<Arc<Endpoint>> {
+    pub(crate) fn endpoint(&self, handle: Handle) -> Option<Arc<Endpoint>> {
         match self.registry.lock().members.get(&handle) {
             Some(Member::Endpoint(endpoint)) => Some(endpoint.clone()),
             _ => None,
@@ -216,7 +216,7 @@ impl DeviceState {
     }
 
     /// The listener of that number.
-    pub(super) fn listener(&self, handle: Handle) -> Option<Arc<Listener>> {
+    pub(crate) fn listener(&self, handle: Handle) -> Option<Arc<Listener>> {
         match self.registry.lock().members.get(&handle) {
             Some(Member::Listener(listener)) => Some(listener.clone()),
             _ => None,
@@ -224,7 +224,7 @@ impl DeviceState {
     }
 
     /// Lets a member go. Process context, sleeps.
-    pub(super) fn leave(&self, handle: Handle) {
+    pub(crate) fn leave(&self, handle: Handle) {
         let (member, empty) = {
             let mut registry = self.registry.lock();
             let member = registry.members.remove(&handle);

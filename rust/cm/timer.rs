@@ -17,7 +17,7 @@ use kernel::{
 
 /// A limit of time.
 #[derive(Clone, Copy)]
-pub(super) struct Limit {
+pub(crate) struct Limit {
     /// When it began.
     since: Instant<Monotonic>,
     /// How long it is.
@@ -26,7 +26,7 @@ pub(super) struct Limit {
 
 impl Limit {
     /// A limit for what begins now.
-    pub(super) fn new(millis: u32) -> Self {
+    pub(crate) fn new(millis: u32) -> Self {
         Self {
             since: Instant::now(),
             millis,
@@ -34,19 +34,19 @@ impl Limit {
     }
 
     /// Whether it is over.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.remaining() == 0
     }
 
     /// Milliseconds until it is over.
-    pub(super) fn remaining(&self) -> u32 {
+    pub(crate) fn remaining(&self) -> u32 {
         let gone = u32::try_from(self.since.elapsed().as_millis()).unwrap_or(u32::MAX);
         self.millis.saturating_sub(gone)
     }
 }
 
 /// The limit of the step that is under way, if it has one.
-pub(super) struct Timer {
+pub(crate) struct Timer {
     /// The limit.
     limit: Option<Limit>,
     /// It has been set since the last look.
@@ -55,7 +55,7 @@ pub(super) struct Timer {
 
 impl Timer {
     /// No limit.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             limit: None,
             changed: false,
@@ -63,25 +63,25 @@ impl Timer {
     }
 
     /// Limits what begins now.
-    pub(super) fn set(&mut self, millis: u32) {
+    pub(crate) fn set(&mut self, millis: u32) {
         self.limit = Some(Limit::new(millis));
         self.changed = true;
     }
 
     /// What goes on now has no limit.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.limit = None;
     }
 
     /// Whether the limit is over.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.remaining() == Some(0)
     }
 
     /// When to look again, if that is not arranged for: after this long.
     ///
     /// `fired`: what was arranged for has come.
-    pub(super) fn wake(&mut self, fired: bool) -> Option<Jiffies> {
+    pub(crate) fn wake(&mut self, fired: bool) -> Option<Jiffies> {
         let arrange = core::mem::take(&mut self.changed) || fired;
         let millis = self.remaining().filter(|_| arrange)?;
         // Not before it is over, or it would be looked at in vain.

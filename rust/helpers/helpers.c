@@ -64,7 +64,7 @@ u32 rsiw_caller_user(void)
 	return __kuid_val(current_euid());
 }
 
-/* The kernel itself, or who could do as much by other means: root, or who may mount by RDMA. */
+/* The kernel itself, or a process with its power by other means: root, or one that may mount by RDMA. */
 bool rsiw_caller_is_trusted(void)
 {
 	return (current->flags & PF_KTHREAD) || uid_eq(current_euid(), GLOBAL_ROOT_UID) ||
@@ -87,14 +87,14 @@ bool rsiw_irqs_off(void)
 	return irqs_disabled() || in_hardirq();
 }
 
-/* Whether softirqs run in a thread that takes turns with others, and there are others. */
+/* Whether softirqs run in a thread that shares the CPU with others, and there are others. */
 bool rsiw_in_shared_thread(void)
 {
 	return in_serving_softirq() && (current->flags & PF_KTHREAD) && !is_idle_task(current) &&
 	       task_nice(current) >= 0 && !single_task_running();
 }
 
-/* Whether somebody besides softirqs wants this CPU: who they interrupted, or who runs here. */
+/* Whether a thread wants this CPU: the one that softirqs interrupted, or one that waits. */
 bool rsiw_processor_is_wanted(void)
 {
 	if (!in_serving_softirq())
@@ -105,7 +105,7 @@ bool rsiw_processor_is_wanted(void)
 }
 
 /* Whether the caller is preempted as soon as it may be. */
-bool rsiw_is_due_elsewhere(void)
+bool rsiw_need_resched(void)
 {
 	return IS_ENABLED(CONFIG_PREEMPTION) && !in_serving_softirq() && need_resched();
 }

@@ -66,7 +66,7 @@ const char *rsiw_iwcm_reason(int reason)
 
 /* Memory */
 
-/* Zeroed pages, paid for by who asks. */
+/* Zeroed pages, charged to the caller. */
 void *rsiw_ring_alloc(size_t len)
 {
 	return __vmalloc(len, GFP_KERNEL_ACCOUNT | __GFP_ZERO);

@@ -146,7 +146,7 @@ int rsiw_sk_inherit(struct sock *sk, struct sock *owner)
 	return err;
 }
 
-/* Makes a socket of the kernel that belongs to no process: whoever the current one is. */
+/* Makes a socket of the kernel that belongs to no process, not to the current one either. */
 int rsiw_sock_create_shared(struct net *net, int family, struct socket **res)
 {
 	int err = sock_create_kern(net, family, SOCK_STREAM, IPPROTO_TCP, res);

@@ -209,9 +209,9 @@ u32 rsiw_tcp_unsent_tail(const struct sock *sk)
 }
 
 /*
- * Octets of page-wise pieces that the buffer which is appended to still has places for; a run of
+ * Octets of page-wise pieces that the buffer which is appended to still has places for; a burst of
  * them goes into that buffer whole. 0 if there is such a buffer, but it has none left; ~0 if there
- * is none: then the next run gets a buffer of its own.
+ * is none: then the next burst gets a buffer of its own.
  */
 u32 rsiw_tcp_tail_room(const struct sock *sk)
 {
@@ -275,24 +275,24 @@ void rsiw_tcp_end_record(struct sock *sk)
 }
 
 /* Whether the shortest round trip lasted longer than so many microseconds. */
-bool rsiw_tcp_is_far(const struct sock *sk, u32 far_us)
+bool rsiw_tcp_is_long_rtt(const struct sock *sk, u32 rtt_us)
 {
 	u32 rtt = tcp_min_rtt(tcp_sk(sk));
 
-	return rtt != ~0U && rtt > far_us;
+	return rtt != ~0U && rtt > rtt_us;
 }
 
 /*
  * A fixed send buffer is made as large as twice the congestion window where the way is longer than
- * @far_us microseconds, and @octets where it is not; tells whether there is room now.
+ * @rtt_us microseconds, and @octets where it is not; tells whether there is room now.
  */
-bool rsiw_tcp_fit_sndbuf(struct sock *sk, u32 octets, u32 far_us)
+bool rsiw_tcp_fit_sndbuf(struct sock *sk, u32 octets, u32 rtt_us)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u32 limit = max_t(u32, octets, READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_wmem[2]));
 	u64 wanted = octets;
 
-	if (rsiw_tcp_is_far(sk, far_us))
+	if (rsiw_tcp_is_long_rtt(sk, rtt_us))
 		wanted = 2ULL * tcp_snd_cwnd(tp) * SKB_TRUESIZE(tp->mss_cache + MAX_TCP_HEADER);
 	WRITE_ONCE(sk->sk_sndbuf, clamp_t(u64, wanted, octets, limit));
 	return sk_stream_memory_free(sk);

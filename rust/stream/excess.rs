@@ -3,16 +3,16 @@
 //! Memory that a stream holds beyond what TCP accounts to its socket.
 //!
 //! [`Excess`] belongs to the holder of the socket, as all protocol state does. TCP accounts the
-//! octets of a buffer, but it pins the whole block in which they lie until they are acknowledged.
+//! octets of a buffer, but it MR cache the whole block in which they lie until they are acknowledged.
 //! The reassembly buffer is not TCP's at all. Up to [`FREE`] octets of both are nobody's charge.
 //! What exceeds them is charged to the socket, so `net.ipv4.tcp_mem` and the memory cgroup see it.
 //! Where the charge is refused, TCP gets a copy, or the octets that arrived wait in its queue.
 //!
-//! Runs lie one behind the other in a block, so acknowledgments free the blocks in order. Three
+//! Bursts lie one behind the other in a block, so acknowledgments free the blocks in order. Three
 //! terms bound what is pinned:
 //!
 //! - the oldest block that TCP holds, of which all but an octet may be acknowledged,
-//! - the ends of blocks that no further run fitted into,
+//! - the ends of blocks that no further burst fitted into,
 //! - the block in use, the rest of which is not filled yet.
 //!
 //! TCP copies short runs into the socket's page fragments of [`FRAGMENT`] octets, one behind the other
@@ -224,7 +224,7 @@ mod tests {
             lend(&mut excess);
             sent += 65_160;
             excess.closed(sent, 376);
-            // Sixteen runs are outstanding.
+            // Sixteen bursts are outstanding.
             excess.acknowledged(sent, 16 * 65_160);
         }
         // At least what is pinned is charged, and no more than twice the ends of blocks.

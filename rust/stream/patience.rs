@@ -9,9 +9,9 @@
 //! answer. The state belongs to the holder of the socket.
 
 use super::{
-    session::{
-        Phase,
-        Session, //
+    batch::{
+        Batch, //
+        StreamPhase,
     },
     EndReason, //
 };
@@ -20,7 +20,7 @@ use crate::sys::{
     socket::Locked, //
 };
 
-/// Looks within one limit: the connection ends at most two of them late.
+/// Looks within one limit: the connection ends at most two looks late.
 const LOOKS: u32 = 4;
 
 /// Milliseconds between two looks, at most.
@@ -31,7 +31,7 @@ const LONGEST_LOOK_MS: u32 = 10_000;
 pub(super) struct Patience {
     /// Milliseconds; 0: this is left to TCP.
     limit_ms: u32,
-    /// Somebody looks.
+    /// The work item is queued, or about to be.
     armed: bool,
     /// Milliseconds for which looks in a row have found no answer.
     silent_ms: u32,
@@ -43,7 +43,7 @@ impl Patience {
         self.limit_ms = limit_ms;
     }
 
-    /// Something was sent. Milliseconds until the first look, if there is a limit and nobody looks.
+    /// Notes that something was sent. Returns the milliseconds until the first look, if one is to be made.
     #[inline]
     pub(super) fn sent(&mut self) -> Option<u32> {
         if self.limit_ms == 0 || self.armed {
@@ -72,17 +72,19 @@ impl Patience {
     }
 }
 
-impl Session<'_> {
+impl Batch<'_> {
     /// Looks whether the peer is silent for too long.
     pub(super) fn watch_peer(&mut self, locked: &mut Locked) {
         let patience = &mut self.proto.patience;
-        if self.proto.phase >= Phase::Ended || patience.limit_ms == 0 || locked.write_queues_empty()
+        if self.proto.phase >= StreamPhase::Ended
+            || patience.limit_ms == 0
+            || locked.write_queues_empty()
         {
             patience.armed = false;
         } else if patience.is_over(locked.silent_ms(), locked.awaits_answer()) {
             self.end(EndReason::LlpError(ETIMEDOUT));
         } else {
-            self.proto.todo.watch_peer = Some(patience.look_ms());
+            self.proto.deferred.watch_peer = Some(patience.look_ms());
         }
     }
 }
@@ -92,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_looks_without_a_limit() {
+    fn no_look_without_a_limit() {
         let mut patience = Patience::default();
         assert_eq!(patience.sent(), None);
         patience.set(8_000);

@@ -16,18 +16,18 @@ use iwarp_wire::{
 use kernel::prelude::*;
 
 use super::{
-    align::{
+    tx::alignment::{
         Layout,
         Origin, //
     },
-    encode::{
+    tx::encode::{
         ulpdu_limit,
         wanted, //
     },
-    sent::{
+    tx::inflight::{
         Due,
-        Entry,
         SentQueue, //
+        SentWr,
     },
     Unfinished, //
 };
@@ -40,8 +40,8 @@ use crate::{
 };
 
 /// A Send that is complete at `due`.
-fn entry(id: u64, due: Due) -> Entry {
-    Entry {
+fn entry(id: u64, due: Due) -> SentWr {
+    SentWr {
         id,
         due,
         bytes: 0,
@@ -51,10 +51,10 @@ fn entry(id: u64, due: Due) -> Entry {
     }
 }
 
-/// Octets of the buffers that there are for runs, the smaller ones where memory is scarce.
+/// Octets of the buffers that there are for bursts, the smaller ones where memory is scarce.
 const CAPACITIES: [u32; 3] = [4096, 16384, 65536];
 
-/// A run laid out like that has room for its first FPDU.
+/// A burst laid out like that has room for its first FPDU.
 fn has_room(mss: u32, goal: u32, unsent: u32, tail: u32, capacity: u32) {
     let layout = Layout::new(mss, goal, unsent, tail, capacity);
     for places in [0, 4096, 8192, u32::MAX] {
@@ -93,7 +93,7 @@ fn send_fits(lead: u32, words: usize, len: u32, markers: bool) -> Result {
     written.map(|_| ()).map_err(|_| EOVERFLOW)
 }
 
-/// Lays FPDUs of one message after the other into a run, as the engine does. Returns the octets
+/// Lays FPDUs of one message after the other into a burst, as the engine does. Returns the octets
 /// used and the share of full segments, in percent, that begin with an FPDU.
 fn lay_out(layout: &Layout, lead: u32, segment: u32, message: u32) -> (u32, u32) {
     let mut at: u32 = 0;
@@ -123,9 +123,9 @@ fn lay_out(layout: &Layout, lead: u32, segment: u32, message: u32) -> (u32, u32)
 mod suite {
     use super::*;
 
-    /// A bulk message on an ordinary Ethernet fills the run with whole segments.
+    /// A bulk message on an ordinary Ethernet fills the burst with whole segments.
     #[test]
-    fn run_of_whole_segments() {
+    fn burst_of_whole_segments() {
         let layout = Layout::new(1448, 65160, 0, 0, 65536);
         assert_eq!(layout.room(0, 1 << 20), Some(1448));
         assert_eq!(layout.room(1448, 1 << 20), Some(1448));
@@ -170,7 +170,7 @@ mod suite {
         }
     }
 
-    /// A run continues the segment that TCP has not sent yet.
+    /// A burst continues the segment that TCP has not sent yet.
     #[test]
     fn continues_an_unsent_segment() {
         let layout = Layout::new(1448, 65160, 448, 448, 65536);
@@ -184,7 +184,7 @@ mod suite {
         let layout = Layout::new(1448, 65160, 3 * 1448 + 448, 1240, 65536);
         assert_eq!(layout.room(0, 1 << 20), Some(1000));
         assert_eq!(layout.room(1000, 1 << 20), Some(1448));
-        // The run ends where a segment does: at the last one that has room in the buffer.
+        // The burst ends where a segment does: at the last one that has room in the buffer.
         assert_eq!(layout.room(1000 + 42 * 1448, 1 << 20), Some(1448));
         assert_eq!(layout.room(1000 + 43 * 1448, 1 << 20), None);
     }

@@ -35,9 +35,9 @@ pub(crate) fn processor_is_wanted() -> bool {
 /// Whether the scheduler takes this CPU from the caller as soon as it may be preempted. Always
 /// `false` in softirqs, and on a kernel that does not preempt.
 #[inline]
-pub(crate) fn is_due_elsewhere() -> bool {
+pub(crate) fn need_resched() -> bool {
     // SAFETY: Reads the state of this CPU and of the current task; allowed anywhere.
-    unsafe { bindings::rsiw_is_due_elsewhere() }
+    unsafe { bindings::rsiw_need_resched() }
 }
 
 /// Has `allocate` not wait for a disk or a file system, whatever its flags say. Process context.
@@ -50,7 +50,7 @@ pub(crate) fn without_io<R>(allocate: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Who calls, in process context.
+/// The calling process, in process context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     /// The process.
@@ -62,7 +62,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Looks who it is. Process context.
+    /// The current process. Process context.
     pub(crate) fn now() -> Self {
         // SAFETY: All read of the current task and its group what only the group itself changes.
         unsafe {
@@ -74,8 +74,7 @@ impl Caller {
         }
     }
 
-    /// Whether it is the kernel itself, in a thread of its own, or who administers the system. Process
-    /// context.
+    /// Whether it is a kernel thread, or may administer the system. Process context.
     pub(crate) fn is_trusted() -> bool {
         // SAFETY: As in `now`.
         unsafe { bindings::rsiw_caller_is_trusted() }

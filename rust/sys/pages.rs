@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory for runs of FPDUs, which TCP sends from where it lies.
+//! Memory for bursts of FPDUs, which TCP sends from where it lies.
 //!
-//! A run buffer is one block of contiguous pages, filled from its beginning to its end. TCP takes
+//! A burst buffer is one block of contiguous pages, filled from its beginning to its end. TCP takes
 //! references to its pages for the part that it is lent, which is not written any more; the part
 //! behind it may be. When the peer has acknowledged all of it, the references are gone, and the
 //! whole block can be written again. Some buffers per CPU are kept for that, and which is used
@@ -45,7 +45,7 @@ const fn order_of(octets: u32) -> u32 {
 const ORDER: u32 = order_of(BLOCK);
 
 /// Buffers kept by a CPU, 2 MiB: what two streams have on their way over a short distance, as on a
-/// loopback. With fewer, those that TCP still has fill the places, and each run costs a new block.
+/// loopback. With fewer, those that TCP still has fill the places, and each burst costs a new block.
 const KEPT: usize = 32;
 
 // A buffer is one page where pages are as long, and no longer than 64 KiB anywhere.
@@ -117,7 +117,7 @@ pub(crate) enum Reuse {
     First,
 }
 
-/// A buffer for runs, 4 to 64 KiB.
+/// A buffer for bursts, 4 to 64 KiB.
 ///
 /// # Invariants
 ///
@@ -125,7 +125,7 @@ pub(crate) enum Reuse {
 /// reference to it is owned. Other references are TCP's, which only reads, and only the first
 /// `lent` octets, or those of code that looks at any page for a moment and at no octet of it
 /// (`folio_try_get()`). `lent` is not above the size of the block.
-pub(crate) struct RunBuf {
+pub(crate) struct BurstBuf {
     /// The block.
     page: NonNull<bindings::page>,
     /// Its address.
@@ -137,11 +137,11 @@ pub(crate) struct RunBuf {
 }
 
 // SAFETY: Pages belong to no thread.
-unsafe impl Send for RunBuf {}
+unsafe impl Send for BurstBuf {}
 // SAFETY: A shared reference only reads.
-unsafe impl Sync for RunBuf {}
+unsafe impl Sync for BurstBuf {}
 
-impl RunBuf {
+impl BurstBuf {
     /// A buffer that nobody else has; its content is undefined but initialized. Any context with
     /// interrupts on; does not sleep. `None`: no memory.
     pub(crate) fn get(reuse: Reuse) -> Option<Self> {
@@ -215,8 +215,8 @@ impl RunBuf {
         PAGE_SIZE.wrapping_shl(self.order)
     }
 
-    /// Whether TCP has no reference (any more). A reference of somebody who looks at pages for a
-    /// moment makes it `false`, too, so nothing may depend on it becoming `true` in time.
+    /// Whether TCP has no reference (any more). A temporary reference by a scanner of pages
+    /// makes it `false`, too, so nothing may depend on it becoming `true` in time.
     #[inline]
     pub(crate) fn is_exclusive(&self) -> bool {
         // SAFETY: By the type invariant a page.
@@ -272,7 +272,7 @@ impl RunBuf {
     }
 }
 
-impl Drop for RunBuf {
+impl Drop for BurstBuf {
     fn drop(&mut self) {
         if self.order == ORDER {
             for slot in kept().iter().flat_map(|kept| &kept.pages) {
@@ -347,14 +347,14 @@ mod tests {
     fn a_buffer_has_64_kib_whatever_a_page_has() -> Result {
         assert_eq!(BLOCK, 65_536);
         assert!(ORDER == 4 || PAGE_SIZE != 4096);
-        let octets = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?.capacity();
+        let octets = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?.capacity();
         assert!(octets <= PAGE_SIZE.max(65_536));
         Ok(())
     }
 
     #[test]
     fn what_tcp_was_lent_is_not_written() -> Result {
-        let mut buf = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
+        let mut buf = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         let len = buf.capacity();
         assert!(len >= PAGE_SIZE);
         assert_eq!(buf.space().len(), len);
@@ -376,7 +376,7 @@ mod tests {
     /// Compaction and others take a reference to any page for a moment.
     #[test]
     fn a_transient_reference_leaves_a_buffer_writable() -> Result {
-        let mut buf = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
+        let mut buf = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         let len = buf.capacity();
         // SAFETY: The page is ours.
         unsafe { bindings::rsiw_test_get_page(buf.page()) };
@@ -392,7 +392,7 @@ mod tests {
     fn reclaim_takes_what_is_kept() -> Result {
         // Nobody moves us to another CPU's buffers.
         let _bh = BhGuard::new();
-        let buf = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
+        let buf = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         if buf.order != ORDER {
             // Memory is too fragmented for what is kept.
             return Ok(());
@@ -425,23 +425,23 @@ mod tests {
         // Nobody moves us to another CPU's buffers.
         let _bh = BhGuard::new();
         keep_none();
-        let first = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
+        let first = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         if first.order != ORDER {
             // Memory is too fragmented for what is kept.
             return Ok(());
         }
         let page = first.page();
         drop(first);
-        let again = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
+        let again = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         assert!(again.page() == page);
         // SAFETY: The page is ours.
         unsafe { bindings::rsiw_test_get_page(page) };
         drop(again);
-        let other = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
+        let other = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         assert!(other.page() != page);
         // SAFETY: The reference taken above; the buffer itself is kept.
         unsafe { bindings::rsiw_put_page(page) };
-        let again = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
+        let again = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         assert!(again.page() == page);
         Ok(())
     }
@@ -451,8 +451,8 @@ mod tests {
         let _bh = BhGuard::new();
         keep_none();
         let (one, two) = (
-            RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?,
-            RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?,
+            BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?,
+            BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?,
         );
         if one.order != ORDER || two.order != ORDER {
             // Memory is too fragmented for what is kept.
@@ -460,9 +460,9 @@ mod tests {
         }
         let pages = [one.page(), two.page()];
         drop((one, two));
-        let mut before = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?.page();
+        let mut before = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?.page();
         for _ in 0..2 * KEPT {
-            let page = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?.page();
+            let page = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?.page();
             assert!(pages.contains(&page));
             assert!(page != before);
             before = page;
@@ -474,7 +474,7 @@ mod tests {
     fn the_first_one_is_used_again_at_once() -> Result {
         let _bh = BhGuard::new();
         keep_none();
-        let get = || RunBuf::get(Reuse::First).ok_or(ENOMEM);
+        let get = || BurstBuf::get(Reuse::First).ok_or(ENOMEM);
         let (one, two) = (get()?, get()?);
         if one.order != ORDER || two.order != ORDER {
             // Memory is too fragmented for what is kept.
@@ -503,7 +503,7 @@ mod tests {
         let mut held = [const { None }; TWO_STREAMS];
         let mut pages = [ptr::null_mut(); TWO_STREAMS];
         for (buf, page) in held.iter_mut().zip(&mut pages) {
-            let got = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
+            let got = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
             if got.order != ORDER {
                 // Memory is too fragmented for what is kept.
                 return Ok(());
@@ -514,7 +514,7 @@ mod tests {
         drop(held);
         let mut held = [const { None }; TWO_STREAMS];
         for buf in &mut held {
-            let again = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
+            let again = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
             assert!(pages.contains(&again.page()));
             *buf = Some(again);
         }

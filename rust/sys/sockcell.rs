@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Data that belongs to whoever holds a socket exclusively.
+//! Data that belongs to the exclusive holder of a socket.
 //!
 //! [`SockCell`] ties a value to one TCP socket. A [`Locked`] of that socket, however it was
 //! obtained (callback, spin lock, `lock_sock`), opens the cell; nothing else does. TCP calls back
@@ -93,7 +93,7 @@ impl<T> SockCell<T> {
         Ok(Opened { cell: self, locked })
     }
 
-    /// Leaves a note for the one who has the cell open.
+    /// Leaves a note for the context that has the cell open.
     #[inline]
     pub(crate) fn note(&self, locked: &mut Locked) {
         if core::ptr::eq(locked.as_ptr(), self.sock.as_ptr()) {

@@ -2,11 +2,11 @@
 
 //! TCP sockets of the kernel, for connections that are worked on in softirq context.
 //!
-//! - [`Socket`]: a connection, by the one who owns it, in process context
+//! - [`Socket`]: a connection, as its owner sees it, in process context
 //! - [`OwnerSock`]: on whose behalf a connection is accepted
-//! - [`Guest`]: one that came in, and does not keep its network namespace yet
+//! - [`UnheldSocket`]: one that came in, and does not keep its network namespace yet
 //! - [`ListenSocket`]: a listening socket, and the connections that come in
-//! - [`SockRef`]: a reference for those who lock the socket
+//! - [`SockRef`]: a reference, to lock the socket
 //! - [`Locked`]: what the holder of the socket may do; obtained by [`SockRef::lock`],
 //!   [`SockRef::try_lock_bh`], or as the argument of a callback ([`Handler`])
 //!
@@ -270,7 +270,7 @@ impl Socket {
         unsafe { old.release() };
     }
 
-    /// A reference for those who lock the socket.
+    /// A reference, to lock the socket.
     pub(crate) fn sock(&self) -> SockRef {
         // SAFETY: The socket is ours, so it is counted.
         unsafe { SockRef::new(self.base.sk()) }
@@ -299,11 +299,10 @@ impl OwnerSock {
 /// A connection that came in, and that does not keep its network namespace from ending: nobody has
 /// asked for it. Process context; all may sleep.
 ///
-/// Whoever has it drops it before that end. It is reset then, so that nothing of it is left that TCP
-/// would have to look after.
-pub(crate) struct Guest(Socket);
+/// Its owner drops it before that end. It is reset then, so that TCP has nothing left of it.
+pub(crate) struct UnheldSocket(Socket);
 
-impl Guest {
+impl UnheldSocket {
     /// Takes in the child of a listening socket.
     fn new(base: Base) -> Self {
         let socket = Socket::not_holding(base);
@@ -324,7 +323,7 @@ impl Guest {
     }
 }
 
-impl Deref for Guest {
+impl Deref for UnheldSocket {
     type Target = Socket;
 
     fn deref(&self) -> &Socket {

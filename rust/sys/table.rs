@@ -183,8 +183,8 @@ impl<T: Send + Sync> Table<T> {
         let node = node.cast::<Node<T>>();
         // SAFETY: By the type invariant a `Node<T>`; nobody else took it out.
         let item = unsafe { node.as_ref() }?.item.clone();
-        // SAFETY: The node can not be found any more, and is freed once those who found it are
-        // through. `rcu` is unused until then.
+        // SAFETY: The node can not be found any more, and is freed once the readers that found it
+        // are through. `rcu` is unused until then.
         unsafe { bindings::call_rcu((*node).rcu.get(), Some(Self::free)) };
         Some(item)
     }

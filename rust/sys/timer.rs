@@ -86,7 +86,7 @@ pub(crate) struct SoftTimer<T: Timed<ID>, const ID: u64 = 0> {
     /// The C object.
     #[pin]
     raw: Opaque<bindings::hrtimer>,
-    /// Who is told.
+    /// The object that is told.
     owner: Atomic<*mut c_void>,
     /// The type of `owner`.
     _owner: PhantomData<Arc<T>>,

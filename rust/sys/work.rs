@@ -4,7 +4,7 @@
 //!
 //! A queued item owns an [`Arc`] of its object but no reference to the module, so the module has
 //! queues of its own and empties them before its code goes. [`process`] sleeps if it must, [`bh`]
-//! runs in softirq context on the CPU that queued, [`urgent`] in a thread there that goes before
+//! runs in softirq context on the CPU that queued, [`highpri`] in a thread there that goes before
 //! all ordinary ones. A `Work` belongs to one of them: lockdep takes one that runs in different
 //! contexts for a deadlock.
 //!
@@ -54,7 +54,7 @@ static PROCESS: Queue = Queue::none();
 static BH: Queue = Queue::none();
 
 /// The queue whose items run one after the other in a thread of the CPU, before others.
-static URGENT: Queue = Queue::none();
+static HIGHPRI: Queue = Queue::none();
 
 /// The queue whose items wait for `ib_core` to be through with a device.
 static DEVICES: Queue = Queue::none();
@@ -81,8 +81,8 @@ pub(crate) fn bh() -> &'static Queue {
 /// CPU of the caller. Its items end within about a millisecond, and queue themselves again: other
 /// items of that kind wait for them.
 #[inline]
-pub(crate) fn urgent() -> &'static Queue {
-    &URGENT
+pub(crate) fn highpri() -> &'static Queue {
+    &HIGHPRI
 }
 
 /// One of the work queues.
@@ -94,7 +94,7 @@ pub(crate) fn urgent() -> &'static Queue {
 pub(crate) struct Queue {
     /// The C object; null while there is no [`Queues`].
     raw: Atomic<*mut bindings::workqueue_struct>,
-    /// Those who wait for items, and have perhaps read `raw`.
+    /// Contexts that wait for items, and may have read `raw`.
     flushers: Atomic<i32>,
 }
 
@@ -132,7 +132,7 @@ impl Queue {
         while self.flushers.load(Acquire) != 0 {
             fsleep(Delta::from_millis(1));
         }
-        // SAFETY: By the type invariant a work queue, and those who have read it are through.
+        // SAFETY: By the type invariant a work queue, and the contexts that have read it are through.
         unsafe { bindings::destroy_workqueue(raw) };
     }
 
@@ -274,8 +274,8 @@ impl Queues {
             c"rsiw_bh",
             bindings::wq_flags_WQ_BH | bindings::wq_flags_WQ_PERCPU,
         )?;
-        URGENT.create(
-            c"rsiw_urgent",
+        HIGHPRI.create(
+            c"rsiw_highpri",
             bindings::wq_flags_WQ_HIGHPRI
                 | bindings::wq_flags_WQ_PERCPU
                 | bindings::wq_flags_WQ_MEM_RECLAIM,
@@ -293,12 +293,12 @@ impl Drop for Queues {
             // SAFETY: Process context.
             unsafe { bindings::rcu_barrier() };
             BH.flush();
-            URGENT.flush();
+            HIGHPRI.flush();
             DEVICES.flush();
             PROCESS.flush();
         }
         BH.destroy();
-        URGENT.destroy();
+        HIGHPRI.destroy();
         DEVICES.destroy();
         PROCESS.destroy();
         // SAFETY: Process context. What the last items left to RCU runs before the code goes.

@@ -55,7 +55,7 @@ use crate::{
     },
     verbs::{
         counters::Counter,
-        device::Place,
+        device::ObjectSlot,
         Qpn, //
     },
 };
@@ -63,8 +63,8 @@ use crate::{
 /// A completion queue.
 #[pin_data]
 pub(crate) struct Cq {
-    /// Its place in the device.
-    place: Place,
+    /// Counts it in the device.
+    object_slot: ObjectSlot,
     /// Its number, for the process.
     number: u32,
     /// The entries.
@@ -111,7 +111,7 @@ impl Cq {
 
     /// A queue of at least `entries` entries. Process context; sleeps.
     pub(super) fn new(
-        place: Place,
+        object_slot: ObjectSlot,
         number: u32,
         entries: u32,
         owner: Owner,
@@ -120,7 +120,7 @@ impl Cq {
         let entries = Entries::new(entries, owner)?;
         Arc::pin_init(
             pin_init!(Self {
-                place,
+                object_slot,
                 number,
                 entries <- entries,
                 overflown: Atomic::new(false),
@@ -157,7 +157,7 @@ impl Cq {
     }
 
     /// As [`complete`](Self::complete) for a kernel user, but nothing is lost where there is no room,
-    /// and unless it is `urgent`, half of it is left to those who cannot wait.
+    /// and unless it is `urgent`, half of the room is left to completions that cannot wait.
     pub(super) fn try_complete(self: &Arc<Self>, qpn: Qpn, c: &Completion, urgent: bool) -> bool {
         if !urgent && self.entries.is_half_full() {
             return false;
@@ -174,21 +174,24 @@ impl Cq {
     /// Handlers of `ib_core` itself only schedule; those of others may post, and are therefore
     /// called from a work item that holds no lock (design.md, Execution model).
     fn fire(self: &Arc<Self>) {
-        let direct = self.core.with(|core| {
-            let direct = core.handler_only_schedules();
-            if direct {
+        let inline = self.core.with(|core| {
+            let inline = core.handler_only_schedules();
+            if inline {
                 core.call_handler();
             }
-            direct
+            inline
         });
-        if direct == Some(false) {
+        if inline == Some(false) {
             let _ = work::bh().enqueue::<Arc<Self>, { Self::CALL }>(self.clone());
         }
     }
 
     /// Reports the first entry that did not fit.
     fn overflow(self: &Arc<Self>) {
-        self.place.device().counters().add(Counter::CqOverflows, 1);
+        self.object_slot
+            .device()
+            .counters()
+            .add(Counter::CqOverflows, 1);
         if !self.overflown.xchg(true, Full) {
             let _ = work::process().enqueue::<Arc<Self>, { Self::REPORT }>(self.clone());
         }
@@ -206,7 +209,7 @@ impl Cq {
                 break;
             };
             if last.is_none_or(|(known, _)| known != entry.qpn) {
-                let qp = self.place.device().qp_ptr(entry.qpn);
+                let qp = self.object_slot.device().qp_ptr(entry.qpn);
                 last = qp.map(|qp| (entry.qpn, qp));
             }
             let Some((_, qp)) = last else {

@@ -24,6 +24,7 @@ use kernel::{
 
 use crate::{
     cm,
+    rendezvous::RendezvousListeners,
     sys::{
         context::Caller,
         ib::{
@@ -59,7 +60,7 @@ const ADDRESSES: usize = 2 * limits::GID_TABLE as usize;
 
 /// Objects of which a device has a limited number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Object {
+pub(super) enum ObjectKind {
     /// Protection domains.
     Pd,
     /// Completion queues.
@@ -72,7 +73,7 @@ pub(super) enum Object {
     Mr,
 }
 
-impl Object {
+impl ObjectKind {
     /// How many kinds there are.
     const KINDS: usize = 5;
 
@@ -88,17 +89,17 @@ impl Object {
     }
 }
 
-/// The place of an object in its device: counted, and it keeps the device.
-pub(super) struct Place {
+/// The share of an object in its device's limits: counted, and it keeps the device.
+pub(super) struct ObjectSlot {
     /// The device.
     device: Arc<Device>,
     /// What the object is.
-    object: Object,
+    object: ObjectKind,
 }
 
-impl Place {
+impl ObjectSlot {
     /// Counts an object; `ENOMEM` when there are too many.
-    pub(super) fn take(device: &Arc<Device>, object: Object) -> Result<Self> {
+    pub(super) fn take(device: &Arc<Device>, object: ObjectKind) -> Result<Self> {
         let count = device.count(object);
         if count.fetch_add(1, Relaxed) >= object.limit() {
             count.fetch_sub(1, Relaxed);
@@ -116,7 +117,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ObjectSlot {
     fn drop(&mut self) {
         self.device.count(self.object).fetch_sub(1, Relaxed);
     }
@@ -150,7 +151,7 @@ pub(crate) struct Device {
     /// The next number of a domain or completion queue.
     numbers: Atomic<u64>,
     /// Objects of each kind.
-    objects: [Atomic<u32>; Object::KINDS],
+    objects: [Atomic<u32>; ObjectKind::KINDS],
     /// Its users are being sent away.
     going: Atomic<bool>,
     /// What the connection manager keeps for it.
@@ -198,7 +199,7 @@ impl Device {
                 regions <- RegionTable::new(),
                 counters: Counters::new(),
                 numbers: Atomic::new(1),
-                objects: [const { Atomic::new(0) }; Object::KINDS],
+                objects: [const { Atomic::new(0) }; ObjectKind::KINDS],
                 going: Atomic::new(false),
                 cm <- cm::DeviceState::new(),
                 forget <- new_work!("rsiw_device_forget"),
@@ -207,9 +208,9 @@ impl Device {
         )
     }
 
-    /// The listeners for queue pairs that connect themselves.
-    pub(crate) fn doors(&self) -> &cm::Doors {
-        self.globals.doors()
+    /// The rendezvous listeners.
+    pub(crate) fn rendezvous(&self) -> &RendezvousListeners {
+        self.globals.rendezvous()
     }
 
     /// What all devices of the module have in common.
@@ -303,7 +304,7 @@ impl Device {
 
     /// The queue pair that `iw_cm` is asked to connect. Process context.
     ///
-    /// None if it is of the kernel, and neither its owner asks nor somebody trusted.
+    /// None for one of the kernel, unless its owner or a trusted process asks.
     pub(crate) fn qp_of(&self, param: &ConnParam<'_>) -> Option<Arc<Qp>> {
         self.qp(param.qpn)
             .filter(|qp| qp.is_user() || param.is_of_owner(qp.core()) || Caller::is_trusted())
@@ -384,15 +385,15 @@ impl Device {
     }
 
     /// How many objects of that kind there are.
-    fn count(&self, object: Object) -> &Atomic<u32> {
+    fn count(&self, object: ObjectKind) -> &Atomic<u32> {
         // All kinds are below the length of the array.
         let [pd, cq, qp, srq, mr] = &self.objects;
         match object {
-            Object::Pd => pd,
-            Object::Cq => cq,
-            Object::Qp => qp,
-            Object::Srq => srq,
-            Object::Mr => mr,
+            ObjectKind::Pd => pd,
+            ObjectKind::Cq => cq,
+            ObjectKind::Qp => qp,
+            ObjectKind::Srq => srq,
+            ObjectKind::Mr => mr,
         }
     }
 }

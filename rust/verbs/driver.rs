@@ -48,8 +48,8 @@ use crate::{
         counters,
         cq::Cq,
         device::{
-            Object,
-            Place, //
+            ObjectKind,
+            ObjectSlot, //
         },
         gid::Gid,
         ids::Qpn,
@@ -73,8 +73,8 @@ use crate::{
 
 /// A protection domain: a number that regions and queue pairs have in common.
 pub(crate) struct Pd {
-    /// Its place in the device.
-    _place: Place,
+    /// Counts it in the device.
+    _object_slot: ObjectSlot,
     /// Its number.
     id: PdId,
 }
@@ -145,7 +145,7 @@ unsafe impl Driver for Rsiw {
 
     fn create_pd(device: &Arc<Device>) -> Result<Arc<Pd>> {
         let pd = Pd {
-            _place: Place::take(device, Object::Pd)?,
+            _object_slot: ObjectSlot::take(device, ObjectKind::Pd)?,
             id: PdId::new(device.next_number()),
         };
         Ok(Arc::new(pd, GFP_KERNEL)?)
@@ -155,10 +155,16 @@ unsafe impl Driver for Rsiw {
         if request.entries == 0 || request.entries > limits::MAX_CQE {
             return Err(EINVAL);
         }
-        let place = Place::take(device, Object::Cq)?;
+        let object_slot = ObjectSlot::take(device, ObjectKind::Cq)?;
         // No more than a name for the process.
         let number = device.next_number() as u32;
-        Cq::new(place, number, request.entries, request.owner, request.core)
+        Cq::new(
+            object_slot,
+            number,
+            request.entries,
+            request.owner,
+            request.core,
+        )
     }
 
     fn cq_info(cq: &Cq) -> (u32, &Arc<Ring>) {
@@ -179,7 +185,7 @@ unsafe impl Driver for Rsiw {
 
     fn create_qp(device: &Arc<Device>, request: QpRequest<'_, Self>) -> Result<Arc<Qp>> {
         let cap = request.cap.checked(request.srq.is_some(), request.owner)?;
-        let place = Place::take(device, Object::Qp)?;
+        let object_slot = ObjectSlot::take(device, ObjectKind::Qp)?;
         let rq = match request.srq {
             Some(srq) if srq.pd() != request.pd.id => return Err(EINVAL),
             Some(srq) => RecvSource::Shared(srq),
@@ -191,7 +197,7 @@ unsafe impl Driver for Rsiw {
         };
         device.globals().qps().insert_with(|number| {
             Qp::new(QpParts {
-                place,
+                object_slot,
                 qpn: Qpn::new(number),
                 pd: request.pd.id,
                 send_cq: request.send_cq,
@@ -250,7 +256,13 @@ unsafe impl Driver for Rsiw {
         owner: Owner,
         core: Arc<CoreRef<CoreSrq>>,
     ) -> Result<Arc<Srq>> {
-        Srq::new(Place::take(device, Object::Srq)?, pd.id, attr, owner, core)
+        Srq::new(
+            ObjectSlot::take(device, ObjectKind::Srq)?,
+            pd.id,
+            attr,
+            owner,
+            core,
+        )
     }
 
     fn srq_ring(srq: &Srq) -> &Arc<Ring> {

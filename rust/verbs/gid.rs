@@ -52,7 +52,7 @@ pub(super) enum Standing {
     /// In the table, but no packet can be sent to it: the first entry of an interface that does
     /// not have the address which its hardware address makes.
     NameOnly,
-    /// Somebody else's.
+    /// Not the device's.
     Foreign,
 }
 

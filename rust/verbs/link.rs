@@ -17,7 +17,7 @@ use kernel::{
 };
 
 use crate::{
-    cm,
+    rendezvous::RendezvousListeners,
     sys::{
         errno::EOPNOTSUPP,
         ib::{
@@ -58,9 +58,9 @@ pub(super) struct Globals {
     /// Devices that are registered, or about to be.
     #[pin]
     devices: Mutex<KVec<Arc<Device>>>,
-    /// Listeners for queue pairs that connect themselves.
+    /// Rendezvous listeners.
     #[pin]
-    doors: cm::Doors,
+    rendezvous: RendezvousListeners,
     /// One device is made at a time: what interfaces and GUIDs are free is asked first, and has to
     /// stay so.
     #[pin]
@@ -74,7 +74,7 @@ impl Globals {
             try_pin_init!(Self {
                 qps <- Table::new(Qpn::MIN..Qpn::MAX),
                 devices <- new_mutex!(KVec::new(), "rsiw_devices"),
-                doors <- cm::Doors::new(),
+                rendezvous <- RendezvousListeners::new(),
                 adding <- new_mutex!((), "rsiw_adding"),
             }? Error),
             GFP_KERNEL,
@@ -86,9 +86,9 @@ impl Globals {
         &self.qps
     }
 
-    /// Listeners for queue pairs that connect themselves.
-    pub(super) fn doors(&self) -> &cm::Doors {
-        &self.doors
+    /// Rendezvous listeners.
+    pub(super) fn rendezvous(&self) -> &RendezvousListeners {
+        &self.rendezvous
     }
 
     /// What `gid` is to the devices of a network namespace. Process context.
@@ -144,7 +144,7 @@ impl Globals {
         }
     }
 
-    /// Ends a device's registration, waits for whoever else is doing that, in the driver's code, too,
+    /// Ends a device's registration, waits for a concurrent end, in the driver's code, too,
     /// and takes the device out of the list. Process context; sleeps.
     pub(super) fn end(&self, device: &Arc<Device>) {
         device.core().unregister();

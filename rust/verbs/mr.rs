@@ -19,8 +19,8 @@ use crate::{
     verbs::{
         device::{
             Device,
-            Object,
-            Place, //
+            ObjectKind,
+            ObjectSlot, //
         },
         limits,
         region::{
@@ -35,8 +35,8 @@ use crate::{
 
 /// A memory region that its owner can end.
 pub(crate) struct Mr {
-    /// Its place in the device.
-    place: Place,
+    /// Counts it in the device.
+    object_slot: ObjectSlot,
     /// The region.
     region: Arc<Region>,
     /// The key which the owner got.
@@ -85,11 +85,11 @@ impl Mr {
         list: Option<Segments>,
         key: u8,
     ) -> Result<Arc<Self>> {
-        let place = Place::take(device, Object::Mr)?;
+        let object_slot = ObjectSlot::take(device, ObjectKind::Mr)?;
         let region = device.regions().create(pd, kind, list)?;
         let stag = region.stag(key);
         let this = Self {
-            place,
+            object_slot,
             region,
             stag,
         };
@@ -112,12 +112,12 @@ impl Mr {
 
     /// Ends the region: nothing accesses its memory any more after this. Process context; sleeps.
     pub(super) fn retire(&self) {
-        drop(self.place.device().regions().remove(&self.region));
+        drop(self.object_slot.device().regions().remove(&self.region));
     }
 }
 
 impl Drop for Mr {
-    /// Ends the region if nobody has. The last reference goes in process context: it is that of
+    /// Ends the region if it has not been ended. The last reference goes in process context: it is that of
     /// the verbs object.
     fn drop(&mut self) {
         self.retire();

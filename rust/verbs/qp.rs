@@ -11,20 +11,20 @@
 //! - [`connection`]: the stream and the connection manager come and go
 //! - [`post`]: work requests
 //! - [`modify`]: the verbs that change and tell attributes
-//! - [`direct`], [`named`]: queue pairs whose owner names the peer, and which connect themselves
+//! - [`peer`], [`named`]: peers that owners name, for the rendezvous
 //! - [`reset`]: from any state back to the first
 //! - [`rnr`]: how long a message may wait for a receive
 //! - [`flush`]: completion of what will not be executed any more
-//! - [`gone`]: who is told of the end
+//! - [`gone`]: notification of the end
 //!
 //! Locks, outermost first: the one of changes, the flush lock, the state, then those of the queues.
 
 mod connection;
-pub(crate) mod direct;
 mod flush;
 mod gone;
 pub(crate) mod modify;
 mod named;
+pub(crate) mod peer;
 mod post;
 mod reset;
 mod rnr;
@@ -58,7 +58,7 @@ pub(crate) use self::{
         Attached,
         Leaving, //
     },
-    gone::Survivor,
+    gone::DestroyNotify,
     state::QpState, //
 };
 pub(crate) use crate::sys::ib::event::QpEvent;
@@ -87,7 +87,7 @@ use crate::{
             Completion,
             Cq, //
         },
-        device::Place,
+        device::ObjectSlot,
         queue::{
             recv::RecvSource,
             send::SendQueue,
@@ -118,7 +118,7 @@ pub(super) struct QpInner {
     resetting: bool,
     /// Completed when the stream and the connection manager have let go, for `RESET`.
     vacated: Option<Arc<kernel::sync::Completion>>,
-    /// The end of its stream is to be told to those who have a shared receive queue.
+    /// `LAST_WQE_REACHED` is to be reported for the end of its stream.
     last_wqe: bool,
     /// The stream, from its start to its end.
     stream: Option<Arc<Stream>>,
@@ -132,12 +132,12 @@ pub(super) struct QpInner {
     closing: bool,
     /// The connection manager, while it works for this queue pair.
     attached: Option<Arc<dyn Attached>>,
-    /// Who is to be told when it is gone.
-    survivor: Option<Arc<dyn Survivor>>,
+    /// Notified when it is destroyed.
+    on_destroy: Option<Arc<dyn DestroyNotify>>,
     /// The attributes that the owner has set and that `query_qp` tells.
     attrs: modify::Kept,
     /// The peer, if the owner has named one.
-    direct: Option<direct::Direct>,
+    peer: Option<peer::NamedPeer>,
 }
 
 /// Users of the core's object, which destroying the queue pair waits for.
@@ -153,8 +153,8 @@ struct Holds {
 
 /// How a queue pair is made.
 pub(super) struct QpParts {
-    /// Its place in the device.
-    pub(super) place: Place,
+    /// Counts it in the device.
+    pub(super) object_slot: ObjectSlot,
     /// Its number.
     pub(super) qpn: Qpn,
     /// Its protection domain.
@@ -169,7 +169,7 @@ pub(super) struct QpParts {
     pub(super) cap: modify::Cap,
     /// Every send work request asks for a completion.
     pub(super) signal_all: bool,
-    /// Who owns it.
+    /// The owner.
     pub(super) owner: Owner,
     /// The queue pair as `ib_core` knows it.
     pub(super) core: Arc<CoreRef<CoreQp>>,
@@ -178,8 +178,8 @@ pub(super) struct QpParts {
 /// A queue pair.
 #[pin_data]
 pub(crate) struct Qp {
-    /// Its place in the device.
-    place: Place,
+    /// Counts it in the device.
+    object_slot: ObjectSlot,
     /// Its number.
     qpn: Qpn,
     /// Its protection domain and its stream.
@@ -197,9 +197,9 @@ pub(crate) struct Qp {
     cap: modify::Cap,
     /// Every send work request asks for a completion.
     signal_all: bool,
-    /// Who owns it.
+    /// The owner.
     owner: Owner,
-    /// Who made it.
+    /// The process that made it.
     maker: Caller,
     /// The state, for a look without the lock.
     state: Atomic<u32>,
@@ -285,7 +285,7 @@ impl Qp {
     /// A queue pair. Process context; sleeps.
     pub(super) fn new(parts: QpParts) -> Result<Arc<Self>> {
         let QpParts {
-            place,
+            object_slot,
             qpn,
             pd,
             send_cq,
@@ -298,7 +298,7 @@ impl Qp {
         } = parts;
         let association = Association {
             pd,
-            stream: StreamId::new(place.device().next_number()),
+            stream: StreamId::new(object_slot.device().next_number()),
         };
         let sq = SendQueue::new(
             cap.send_depth()?,
@@ -309,7 +309,7 @@ impl Qp {
         )?;
         Arc::pin_init(
             try_pin_init!(Self {
-                place,
+                object_slot,
                 qpn,
                 association,
                 send_cq,
@@ -335,9 +335,9 @@ impl Qp {
                         started: false,
                         closing: false,
                         attached: None,
-                        survivor: None,
+                        on_destroy: None,
                         attrs: modify::Kept::default(),
-                        direct: None,
+                        peer: None,
                     },
                     "rsiw_qp"
                 ),
@@ -371,7 +371,7 @@ impl Qp {
     /// Its device.
     #[inline]
     pub(crate) fn device(&self) -> &Arc<Device> {
-        self.place.device()
+        self.object_slot.device()
     }
 
     /// Whether a process owns it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory regions: what an STag stands for, and who may use it how.
+//! Memory regions: what an STag stands for, and its access rights.
 //!
 //! RFC 5041 section 8.2 and RFC 5042 (requirements.md DDP-80 to DDP-90): an STag belongs to one
 //! protection domain, gives access to exactly its range with exactly its rights, can be taken back

@@ -32,7 +32,7 @@ use crate::{
         work, //
     },
     verbs::{
-        device::Place,
+        device::ObjectSlot,
         limits,
         queue::{
             recv::RecvRing,
@@ -57,8 +57,8 @@ struct SrqInner {
 /// A shared receive queue.
 #[pin_data]
 pub(crate) struct Srq {
-    /// Its place in the device.
-    _place: Place,
+    /// Counts it in the device.
+    _object_slot: ObjectSlot,
     /// The protection domain.
     pd: PdId,
     /// What its owner asked for.
@@ -93,7 +93,7 @@ impl WorkItem for Srq {
 impl Srq {
     /// A queue. Process context; sleeps.
     pub(super) fn new(
-        place: Place,
+        object_slot: ObjectSlot,
         pd: PdId,
         attr: SrqAttr,
         owner: Owner,
@@ -111,7 +111,7 @@ impl Srq {
         let ring = RecvRing::new(depth, max_sge, owner)?;
         Arc::pin_init(
             try_pin_init!(Self {
-                _place: place,
+                _object_slot: object_slot,
                 pd,
                 max_wr: depth,
                 max_sge,

@@ -157,13 +157,16 @@ wrong_parameters() {
 	rdma link del r0
 	unload_type rsiw
 	for p in crc=2 mpa_rev=0 mpa_rev=3 markers=2 peer_to_peer=2 rev1_fallback=2 connect_timeout_ms=0 \
-		mpa_request_timeout_ms=4294967295 mpa_reply_timeout_ms=3600001 direct_port=65536 direct_timeout_ms=0; do
+		mpa_request_timeout_ms=4294967295 mpa_reply_timeout_ms=3600001 rendezvous_port=65536 \
+		rendezvous_timeout_ms=0 doorbell_coalesce_usecs=1001 direct_port=65536 direct_timeout_ms=0 gather_us=1001; do
 		RSIW_PARAMS=$p
 		if (rsiw_load) 2>"$WORK/insert"; then
 			die "the module loads with $p"
 		fi
 		! loaded rsiw || die "the module is there with $p"
-		dmesg | shows "rsiw: parameter $p is out of range" || die "the log does not name $p: $(dmesg | tail -n 3)"
+		# Under an old name the same parameter is set.
+		p=$(echo "$p" | sed 's/^direct_/rendezvous_/; s/^gather_us/doorbell_coalesce_usecs/')
+		dmesg | tail -n 3 | shows "rsiw: parameter $p is out of range" || die "the log does not name $p: $(dmesg | tail -n 3)"
 	done
 	RSIW_PARAMS=
 	rsiw_load

@@ -8,7 +8,7 @@
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
 
-RSIW_PARAMS="direct_timeout_ms=1500 $RSIW_PARAMS"
+RSIW_PARAMS="rendezvous_timeout_ms=1500 $RSIW_PARAMS"
 objects() { rdma resource show "$1" link r0 2>/dev/null | grep -c . || true; }
 no_qps() { [ "$(objects qp)" = 0 ]; }
 sockets() { awk '$1 == "TCP:" { print $3 + $9 }' /proc/net/sockstat; }

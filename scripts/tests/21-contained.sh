@@ -9,7 +9,7 @@
 # shellcheck source=cgroup.sh
 . "$(dirname "$0")/cgroup.sh"
 
-RSIW_PARAMS="direct_timeout_ms=3000 connect_timeout_ms=3000 $RSIW_PARAMS"
+RSIW_PARAMS="rendezvous_timeout_ms=3000 connect_timeout_ms=3000 $RSIW_PARAMS"
 
 # in_group COMMAND...
 # shellcheck disable=SC2016 # expanded by the inner shell

@@ -10,8 +10,8 @@ use kernel::{
 
 use super::{
     refuse,
-    Accepting,
     Agreement, //
+    Replying,
 };
 use crate::{
     cm::{
@@ -19,13 +19,13 @@ use crate::{
             Attachment,
             Next,
             Phase,
-            Turn, //
+            StepContext, //
         },
-        frame::{
+        listen::Listener,
+        mpa_frame::{
             has_more,
             FrameWriter, //
         },
-        listen::Listener,
         policy, //
     },
     sys::{
@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// A connection that `iw_cm` is to decide on.
-pub(in crate::cm) struct Offered {
+pub(crate) struct Offered {
     /// Where it came in.
     pub(super) listener: Arc<Listener>,
     /// What the peer wants.
@@ -54,8 +54,8 @@ pub(in crate::cm) struct Offered {
 impl Offered {
     /// Looks whether the peer is still waiting.
     #[inline(never)]
-    pub(in crate::cm) fn step(self, turn: &mut Turn<'_>) -> Next {
-        if turn.notes.quit || has_more(&self.socket) || turn.timer.is_over() {
+    pub(crate) fn step(self, ctx: &mut StepContext<'_>) -> Next {
+        if ctx.notes.quit || has_more(&self.socket) || ctx.timer.is_over() {
             return Next::Wait(Phase::Over);
         }
         Next::Wait(Phase::Offered(self))
@@ -69,20 +69,20 @@ impl Offered {
     /// Accepts: sends the Reply, or what TCP takes of it. After an error the peer has been told.
     pub(super) fn accept(
         self,
-        turn: &mut Turn<'_>,
+        ctx: &mut StepContext<'_>,
         call: AcceptCall,
         param: &ConnParam<'_>,
-    ) -> Result<Accepting> {
-        if turn.notes.quit || has_more(&self.socket) {
+    ) -> Result<Replying> {
+        if ctx.notes.quit || has_more(&self.socket) {
             return Err(ECONNRESET);
         }
         let (reply, agreed) =
             policy(param.ird, param.ord).accept(&self.request, param.private_data);
-        let prepared = turn
+        let prepared = ctx
             .device
             .qp_of(param)
             .ok_or(EINVAL)
-            .and_then(|qp| Attachment::new(qp, turn.endpoint))
+            .and_then(|qp| Attachment::new(qp, ctx.endpoint))
             .and_then(|qp| Ok((qp, FrameWriter::new(&reply)?)))
             // A work item has taken the connection in; its user pays from now on.
             .and_then(|prepared| self.socket.charge_to_caller().map(|()| prepared));
@@ -98,8 +98,8 @@ impl Offered {
             waits_for_rtr: reply.enhanced.is_some_and(|word| word.peer_to_peer),
             enhanced: reply.enhanced.is_some(),
         };
-        let stage = offer.reply(turn, &qp, self.socket, frame)?;
-        Ok(Accepting {
+        let stage = offer.reply(ctx, &qp, self.socket, frame)?;
+        Ok(Replying {
             listener: self.listener,
             cm: call.commit(self.peers),
             qp,

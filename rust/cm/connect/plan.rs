@@ -9,8 +9,8 @@ use kernel::prelude::*;
 
 use crate::{
     cm::{
-        endpoint::Turn,
-        frame::FrameWriter,
+        endpoint::StepContext,
+        mpa_frame::FrameWriter,
         policy, //
     },
     params,
@@ -64,16 +64,16 @@ impl Plan {
     /// # Errors
     ///
     /// `EADDRINUSE`: the port that the user has chosen is in use, or connected to that peer.
-    pub(super) fn open(&self, turn: &mut Turn<'_>) -> Result<Socket> {
+    pub(super) fn open(&self, ctx: &mut StepContext<'_>) -> Result<Socket> {
         let local = &self.peers.local;
-        let socket = self.prepare(local, turn)?;
-        match self.connect(&socket, turn) {
+        let socket = self.prepare(local, ctx)?;
+        match self.connect(&socket, ctx) {
             // It has an address of its own, so there is such a connection already.
             Err(EADDRNOTAVAIL) if local.port() != 0 && socket.gives_out(local.port()) => {
                 let mut any = *local;
                 any.set_port(0);
-                let socket = self.prepare(&any, turn)?;
-                self.connect(&socket, turn).map(|()| socket)
+                let socket = self.prepare(&any, ctx)?;
+                self.connect(&socket, ctx).map(|()| socket)
             }
             Err(EADDRNOTAVAIL) => Err(EADDRINUSE),
             result => result.map(|()| socket),
@@ -81,15 +81,15 @@ impl Plan {
     }
 
     /// Makes a socket with an address.
-    fn prepare(&self, local: &SocketAddr, turn: &Turn<'_>) -> Result<Socket> {
+    fn prepare(&self, local: &SocketAddr, ctx: &StepContext<'_>) -> Result<Socket> {
         let remote = &self.peers.remote;
-        let socket = Socket::create(&turn.device.netns().ok_or(ENODEV)?, Family::of(remote))?;
+        let socket = Socket::create(&ctx.device.netns().ok_or(ENODEV)?, Family::of(remote))?;
         socket.ask_to_connect(remote)?;
         if let Some(tos) = self.tos {
             socket.set_tos(tos);
         }
         // Within a VRF there are addresses and routes of its own.
-        let l3mdev = turn.device.l3mdev();
+        let l3mdev = ctx.device.l3mdev();
         if l3mdev != 0 {
             socket.bind_to_device(l3mdev)?;
         }
@@ -97,14 +97,14 @@ impl Plan {
             socket.set_reuse();
             Self::bind(&socket, local)?;
         }
-        socket.install(turn.endpoint.clone());
+        socket.install(ctx.endpoint.clone());
         Ok(socket)
     }
 
     /// Has the socket connect from its address, perhaps again, and limits the time for that.
-    pub(super) fn connect(&self, socket: &Socket, turn: &mut Turn<'_>) -> Result {
+    pub(super) fn connect(&self, socket: &Socket, ctx: &mut StepContext<'_>) -> Result {
         socket.connect_nonblocking(&self.peers.remote)?;
-        turn.timer.set(params::connect_timeout_ms());
+        ctx.timer.set(params::connect_timeout_ms());
         Ok(())
     }
 

@@ -13,24 +13,24 @@ use crate::stream::{
 
 /// The streams of an endpoint: there are two where a queue pair is connected to itself.
 #[derive(Default)]
-pub(in crate::cm) struct Streams([Option<Arc<Stream>>; 2]);
+pub(crate) struct Streams([Option<Arc<Stream>>; 2]);
 
 impl Streams {
     /// Adds one.
-    pub(super) fn add(&mut self, stream: &Arc<Stream>) {
+    pub(crate) fn add(&mut self, stream: &Arc<Stream>) {
         if let Some(free) = self.0.iter_mut().find(|place| place.is_none()) {
             *free = Some(stream.clone());
         }
     }
 
     /// Takes them all; `None` if there are none.
-    pub(super) fn take(&mut self) -> Option<Self> {
+    pub(crate) fn take(&mut self) -> Option<Self> {
         let some = self.0.iter().any(Option::is_some);
         some.then(|| mem::take(self))
     }
 
     /// Resets their connections.
-    pub(super) fn abort(&self) {
+    pub(crate) fn abort(&self) {
         for stream in self.0.iter().flatten() {
             stream.close(Close::Abort);
         }

@@ -240,7 +240,7 @@ pub(crate) struct Attributes {
     pub(crate) cap: Cap,
     /// Every send work request asks for a completion.
     pub(crate) signal_all: bool,
-    /// What its owner has told of the peer, if he connects it himself.
+    /// The peer that its owner has named, if it was connected without rdma_cm.
     pub(crate) peer: Option<PeerAttributes>,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Use of an object of `ib_core` that will be freed by somebody else.
+//! Use of an object of `ib_core`, which frees it.
 //!
 //! `ib_core` frees its `ib_qp`, `ib_cq` and `ib_srq` after our destroy callback has returned, while
 //! work items of ours may be about to use them. [`CoreRef`] counts the users; destroying waits for
@@ -108,7 +108,7 @@ impl<T> CoreRef<T> {
     ///
     /// # Safety
     ///
-    /// It was leaked for the caller, who calls this once.
+    /// It was leaked for the caller, which calls this once.
     pub(in crate::sys) unsafe fn put_leaked(&self) {
         self.put();
     }
@@ -118,7 +118,7 @@ impl<T> CoreRef<T> {
     fn get(&self) -> bool {
         let mut users = self.users.load(Relaxed);
         loop {
-            // Whoever retires it has his own one until then.
+            // The retiring context has its own reference until then.
             let more = users.wrapping_add(1);
             if more >= RETIRED {
                 return false;
@@ -174,7 +174,7 @@ mod tests {
     fn nobody_is_let_in_when_it_is_retired() -> Result {
         let one = CoreRef::new(7)?;
         assert!(one.get());
-        // As `retire` begins: there is a user left, for whom it waits.
+        // As `retire` begins: there is a user left, and it waits for that.
         one.users.fetch_add(RETIRED, Full);
         one.put();
         assert!(!one.get());

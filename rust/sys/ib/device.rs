@@ -100,7 +100,7 @@ impl DeviceRef {
     }
 
     /// Ends the registration and waits until all users are gone. Process context; sleeps. Does
-    /// nothing more than wait when somebody else ends it or has ended it.
+    /// nothing more than wait when another context ends it or has ended it.
     pub(crate) fn unregister(&self) {
         // SAFETY: By the invariant of the type; `dealloc_driver` is set, so that the core frees
         // what it made.
@@ -193,7 +193,7 @@ impl<D: CmOps> Allocated<D> {
         })
     }
 
-    /// A reference that lives as long as anybody likes.
+    /// A reference of any lifetime.
     pub(crate) fn reference(&self) -> Result<DeviceRef> {
         // SAFETY: Alive.
         unsafe { DeviceRef::new(self.device) }

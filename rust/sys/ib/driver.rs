@@ -49,7 +49,7 @@ use crate::sys::ib::{
 pub(crate) struct CqRequest {
     /// Entries at least.
     pub(crate) entries: u32,
-    /// Who will own it.
+    /// The owner.
     pub(crate) owner: Owner,
     /// The queue as `ib_core` knows it.
     pub(crate) core: Arc<CoreRef<CoreCq>>,
@@ -69,7 +69,7 @@ pub(crate) struct QpRequest<'a, D: Driver> {
     pub(crate) cap: Cap,
     /// Every send work request asks for a completion.
     pub(crate) signal_all: bool,
-    /// Who will own it.
+    /// The owner.
     pub(crate) owner: Owner,
     /// The queue pair as `ib_core` knows it.
     pub(crate) core: Arc<CoreRef<CoreQp>>,

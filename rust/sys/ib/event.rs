@@ -199,8 +199,8 @@ mod tests {
         CoreCq::new(cq).handler_only_schedules()
     }
 
-    /// Who polls for itself may post from its handler, and says of the context what zeroed memory
-    /// does (docs/design.md: no foreign code runs under a socket lock).
+    /// A direct poller may post from its handler, and its context has the value of zeroed memory
+    /// (docs/design.md: no foreign code runs under a socket lock).
     #[test]
     fn handlers_of_others_are_not_called_under_locks() {
         for context in [

@@ -263,7 +263,7 @@ impl Segments {
 ///
 /// # Invariants
 ///
-/// Made only where the addresses come from a kernel user of the verbs, who promises that the
+/// Made only where the addresses come from a kernel user of the verbs, which promises that the
 /// memory of its work requests and DMA regions is there until they are done. That the driver uses it for
 /// these, and until then, is its promise as a [`Driver`](super::driver::Driver).
 #[derive(Clone, Copy)]

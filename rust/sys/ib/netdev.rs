@@ -52,12 +52,12 @@ pub(crate) struct Still(PhantomData<*mut ()>);
 
 impl Drop for Still {
     fn drop(&mut self) {
-        // SAFETY: Whoever made the value has taken the lock, in the same task.
+        // SAFETY: The lock was taken when the value was made, in the same task.
         unsafe { bindings::rsiw_netdev_let_move() };
     }
 }
 
-/// An interface that somebody keeps for the moment.
+/// An interface with a reference held meanwhile.
 pub(crate) struct Netdev<'a> {
     /// The interface.
     netdev: NonNull<bindings::net_device>,

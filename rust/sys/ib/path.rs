@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The way to a peer, as those who connect queue pairs themselves name it.
+//! The path to a peer, as `modify_qp` names it.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 

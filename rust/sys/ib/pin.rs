@@ -2,11 +2,11 @@
 
 //! Values that can be taken away while others are using them.
 //!
-//! A [`PinCell`] is either published, with an 8-bit key, or not. Readers pin it; whoever revokes
-//! it waits until the last pin is gone, and then has the value for itself. Pins are held with
+//! A [`PinCell`] is either published, with an 8-bit key, or not. Readers pin it; revocation
+//! waits until the last pin is gone, and then has exclusive access. Pins are held with
 //! bottom halves disabled and for a bounded time, so the wait is a short spin.
 //!
-//! The state word: bit 63 published, bit 62 busy (somebody has or is about to get exclusive
+//! The state word: bit 63 published, bit 62 busy (a context has or is about to get exclusive
 //! access), bits 32 to 39 the key, bits 0 to 31 the number of pins.
 
 use core::{
@@ -35,7 +35,7 @@ use crate::sys::{
 
 /// Published.
 const PUBLISHED: u64 = 1 << 63;
-/// Somebody is changing the value or waiting to.
+/// A context is changing the value or waiting to.
 const BUSY: u64 = 1 << 62;
 /// Where the key is.
 const KEY_SHIFT: u32 = 32;
@@ -48,7 +48,7 @@ const PINS: u64 = 0xffff_ffff;
 ///
 /// # Invariants
 ///
-/// The value is changed only by the one who has set `BUSY`, and only after the pins that were made
+/// The value is changed only by the context that has set `BUSY`, and only after the pins that were made
 /// while `PUBLISHED` was set have gone. It is read only through such pins.
 pub(crate) struct PinCell<T> {
     /// See the head of the file.
@@ -136,7 +136,7 @@ impl<T> PinCell<T> {
     /// Gets exclusive access: sets `BUSY`, and clears `PUBLISHED`, if `accept` likes the state
     /// once nobody else is busy. Otherwise gives `false`.
     ///
-    /// Bottom halves are disabled, so whoever is busy is so on another CPU and soon done.
+    /// Bottom halves are disabled, so the busy context is on another CPU and soon done.
     fn enter(&self, accept: impl Fn(u64) -> bool) -> bool {
         let mut old = self.state.load(Relaxed);
         loop {
@@ -194,7 +194,7 @@ impl<T> PinCell<T> {
     /// has the value for itself, with bottom halves disabled.
     ///
     /// Any context with interrupts on; the caller holds no pin. Fails with `ENOENT` when the value is
-    /// not published; a revocation by somebody else is complete then.
+    /// not published; a concurrent revocation is complete then.
     pub(crate) fn revoke<R>(&self, after: impl FnOnce(&mut T) -> R) -> Result<R> {
         let _bh = BhGuard::new();
         match self.enter(|old| old & PUBLISHED != 0) {
@@ -235,7 +235,7 @@ impl<T> PinCell<T> {
         }
     }
 
-    /// Gets exclusive access to a published value that the caller has pinned, unless somebody else is
+    /// Gets exclusive access to a published value that the caller has pinned, unless another context is
     /// busy.
     fn try_enter(&self) -> bool {
         let mut old = self.state.load(Relaxed);
@@ -328,11 +328,11 @@ mod tests {
         }, //
     };
 
-    /// Two numbers that are always the same, for those who may see them.
+    /// Two numbers that are the same whenever they may be read.
     #[pin_data]
     struct Twins {
         cell: PinCell<(u64, u64)>,
-        /// Somebody saw them differ, or the number of times they were seen.
+        /// A reader saw them differ, or the number of times they were seen.
         differed: Atomic<bool>,
         seen: Atomic<u32>,
         stop: Atomic<bool>,

@@ -3,8 +3,8 @@
 //! Queues in memory that a user process may have mapped.
 //!
 //! A ring is an array of slots, a power of two of them; a slot is a few 64-bit words. Word 1, the
-//! header, holds the octet with the "valid" flag: whoever fills a slot stores the header last, and
-//! whoever empties it stores 0 there. The other side is untrusted: everything is read by single
+//! header, holds the octet with the "valid" flag: the filling side stores the header last, and
+//! the emptying side stores 0 there. The other side is untrusted: everything is read by single
 //! loads of whole words, and nothing here depends on what is found. (In the completion queues of
 //! kernel users, whose two ends are both ours, the header is stored last, too, and is never 0.)
 //!
@@ -35,7 +35,7 @@ const _: () = assert!(
 /// The word of a slot that says whether the slot is in use.
 const HEADER: usize = 1;
 
-/// Who fills or empties the other end of a ring.
+/// The other end of a ring.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A kernel user, through the verbs only; the ring is never mapped.
@@ -79,7 +79,7 @@ pub(crate) struct Ring {
     len: usize,
     /// A control word follows the slots.
     control: bool,
-    /// Who is at the other end.
+    /// The other end.
     owner: Owner,
 }
 
@@ -123,7 +123,7 @@ impl Ring {
         self.slots
     }
 
-    /// Who is at the other end.
+    /// The other end.
     #[inline]
     pub(crate) fn owner(&self) -> Owner {
         self.owner

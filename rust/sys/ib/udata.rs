@@ -53,7 +53,7 @@ impl Udata {
         unsafe { Self::new(bindings::rsiw_attrs_udata(attrs)) }
     }
 
-    /// Who will own what the call makes.
+    /// The owner of what the call makes.
     pub(super) fn owner(this: Option<Self>) -> Owner {
         match this {
             Some(_) => Owner::User,

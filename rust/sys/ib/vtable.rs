@@ -148,7 +148,7 @@ impl<D: CmOps> Vtable<D> {
     /// Tells the state of the port: that of the interface.
     ///
     /// Takes no lock of the network: the caller may hold them. An RNIC on an interface has no
-    /// speed of its own; a plausible constant keeps those content who want one.
+    /// speed of its own; users that want one get a plausible constant.
     ///
     /// # Safety
     ///

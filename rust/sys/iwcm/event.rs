@@ -5,7 +5,7 @@
 //! What `iw_cm` insists on (drivers/infiniband/core/iwcm.c): a committed connect is answered by one
 //! CONNECT_REPLY, a committed accept by one ESTABLISHED, which may carry an error but is needed
 //! nevertheless; CLOSE comes once, and only after a successful CONNECT_REPLY or an ESTABLISHED.
-//! Until these come, whoever destroys the identifier waits for them. `iw_cm` sets memory for four
+//! Destroying the identifier waits for these. `iw_cm` sets memory for four
 //! events of a connect and three of an accept aside, so that only copying private data can fail.
 
 use core::net::SocketAddr;

@@ -154,7 +154,7 @@ impl Base {
         })
     }
 
-    /// Whether the port is one of those that TCP gives to whoever wants any (`net.ipv4.ip_local_port_range`).
+    /// Whether the port is one that TCP chooses itself (`net.ipv4.ip_local_port_range`).
     pub(crate) fn gives_out(&self, port: u16) -> bool {
         let (mut low, mut high): (c_int, c_int) = (0, 0);
         // SAFETY: By the type invariant; the places for the answer are ours.
@@ -183,8 +183,8 @@ impl Base {
 
 impl Drop for Base {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the socket is owned; it is not used after this. Who
-        // installed callbacks has taken them back.
+        // SAFETY: By the type invariant the socket is owned; it is not used after this. Installed
+        // callbacks have been restored.
         unsafe { bindings::sock_release(self.as_ptr()) }
     }
 }

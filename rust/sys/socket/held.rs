@@ -33,7 +33,7 @@ pub(crate) struct OwnedByUser;
 /// Points to a TCP socket of which one reference is owned.
 pub(crate) struct SockRef(NonNull<bindings::sock>);
 
-// SAFETY: `struct sock` is reference counted by atomics, and locked by whoever uses it.
+// SAFETY: `struct sock` is reference counted by atomics, and locked by its users.
 unsafe impl Send for SockRef {}
 // SAFETY: As above.
 unsafe impl Sync for SockRef {}
@@ -168,8 +168,8 @@ mod tests {
     use super::*;
     use crate::sys::{
         pages::{
+            BurstBuf, //
             Reuse,
-            RunBuf, //
         },
         testing::connected, //
     };
@@ -192,11 +192,11 @@ mod tests {
     fn released_socket_does_nothing() -> Result {
         let (a, b) = connected()?;
         let sock = a.sock();
-        let mut run = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
+        let mut burst = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         drop(a);
         let mut locked = sock.lock();
         assert!(locked.send_copy(b"x") == Err(EPIPE));
-        assert!(locked.send_pages(&mut run, 0, 9) == Err(EPIPE));
+        assert!(locked.send_pages(&mut burst, 0, 9) == Err(EPIPE));
         assert_eq!(locked.receive_walk(0, |view| view.len()), 0);
         locked.clear_nospace();
         locked.send_fin();

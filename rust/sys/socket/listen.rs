@@ -37,19 +37,18 @@ use super::{
     },
     Base,
     Family,
-    Guest,
     NetNs,
     Socket, //
+    UnheldSocket,
 };
 use crate::sys::work;
 
 /// A TCP socket that listens. Process context; all may sleep.
 ///
 /// That of a process keeps its network namespace from ending, as its other sockets do. A shared one
-/// does not: who has it drops it when the interface it serves goes. When it is dropped, connections that were not accepted are reset. A call of
-/// [`Incoming`] may still be running then, of a child that had come before; the handler is let go
-/// after the RCU grace period that such a call may last, by a work item, so that whoever ends a
-/// listener does not wait for it (some 30 ms, for each of them).
+/// does not: its owner drops it when the interface it serves goes. Dropping it resets connections that
+/// were not accepted. A call of [`Incoming`] for an earlier child may still be running then. A work
+/// item releases the handler after the RCU grace period of such a call (some 30 ms).
 pub(crate) struct ListenSocket {
     /// The C object.
     base: Base,
@@ -77,8 +76,8 @@ impl WorkItem<0> for Leftover {
     fn run(this: Arc<Self>) {
         // SAFETY: Process context. A child may be telling of itself without the socket's lock.
         unsafe { bindings::synchronize_rcu() };
-        // SAFETY: The handler was taken out before the item was queued, once, and who found it
-        // before is through.
+        // SAFETY: The handler was taken out before the item was queued, once, and callers that found
+        // it before are through.
         unsafe { this.installed.release() };
     }
 }
@@ -151,8 +150,8 @@ impl ListenSocket {
     }
 
     /// As [`accept`](Self::accept), for one that has to be looked at first. Never `ENODEV`.
-    pub(crate) fn accept_guest(&self) -> Result<Option<Guest>> {
-        Ok(self.next_child()?.map(Guest::new))
+    pub(crate) fn accept_unheld(&self) -> Result<Option<UnheldSocket>> {
+        Ok(self.next_child()?.map(UnheldSocket::new))
     }
 
     /// The next connection that has come in.
@@ -245,7 +244,7 @@ mod tests {
         )))
     }
 
-    /// A listener at some port of IPv4, and who hears of what comes in.
+    /// A listener at some port of IPv4, and its handler.
     fn listening() -> Result<(NetNs, Arc<Seen>, ListenSocket)> {
         testing::loopback_up()?;
         let net = NetNs::init().ok_or(ENODEV)?;
@@ -257,16 +256,16 @@ mod tests {
     }
 
     #[test]
-    fn guests_are_reset_unless_they_are_held() -> Result {
+    fn unheld_sockets_are_reset_unless_they_are_held() -> Result {
         let (net, seen, listener) = listening()?;
         for (count, held) in [(1, false), (2, true)] {
             let client = Socket::create(&net, Family::V4)?;
             client.connect_nonblocking(&listener.local_addr()?)?;
             assert!(eventually(|| seen.incoming() >= count));
-            let guest = listener.accept_guest()?.ok_or(ENOENT)?;
+            let socket = listener.accept_unheld()?.ok_or(ENOENT)?;
             match held {
-                true => drop(guest.hold()?),
-                false => drop(guest),
+                true => drop(socket.hold()?),
+                false => drop(socket),
             }
             let mut octet = [0];
             assert!(eventually(|| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sockets that are exclusively somebody's, and what that one may do.
+//! Exclusively held sockets, and what their holder may do.
 //!
 //! TCP's state belongs to the holder of the socket's lock: a process that owns it, or a softirq
 //! that has its spin lock while no process owns it. [`Locked`] is the proof of either.
@@ -27,7 +27,7 @@ use super::{
     state::TcpState, //
 };
 use crate::sys::{
-    pages::RunBuf,
+    pages::BurstBuf,
     skb::SkbView, //
 };
 
@@ -124,7 +124,7 @@ impl Locked {
     }
 
     /// The octets that TCP's last unsent buffer has places for, if they begin with a page; 0 if it
-    /// has none left. More than any run if there is no such buffer: none at all, or one that
+    /// has none left. More than any burst if there is no such buffer: none at all, or one that
     /// [`Self::end_record`] closed.
     #[inline]
     pub(crate) fn tail_room(&self) -> u32 {
@@ -195,18 +195,18 @@ impl Locked {
     }
 
     /// Makes a fixed send buffer as large as the way needs: `octets` on a short one, twice the
-    /// congestion window where a round trip lasts more than `far_us` microseconds, up to the
+    /// congestion window where a round trip lasts more than `rtt_us` microseconds, up to the
     /// system's limit (`net.ipv4.tcp_wmem`). Whether there is room now.
-    pub(crate) fn fit_sndbuf(&mut self, octets: u32, far_us: u32) -> bool {
+    pub(crate) fn fit_sndbuf(&mut self, octets: u32, rtt_us: u32) -> bool {
         // SAFETY: By the type invariant.
-        unsafe { bindings::rsiw_tcp_fit_sndbuf(self.as_ptr(), octets, far_us) }
+        unsafe { bindings::rsiw_tcp_fit_sndbuf(self.as_ptr(), octets, rtt_us) }
     }
 
-    /// Whether the shortest round trip so far lasted more than `far_us` microseconds.
+    /// Whether the shortest round trip so far lasted more than `rtt_us` microseconds.
     #[inline]
-    pub(crate) fn is_far(&self, far_us: u32) -> bool {
+    pub(crate) fn is_long_rtt(&self, rtt_us: u32) -> bool {
         // SAFETY: By the type invariant.
-        unsafe { bindings::rsiw_tcp_is_far(self.as_ptr(), far_us) }
+        unsafe { bindings::rsiw_tcp_is_long_rtt(self.as_ptr(), rtt_us) }
     }
 
     /// Whether TCP has nothing to send and waits for no acknowledgment: then nothing will make it
@@ -272,23 +272,28 @@ impl Locked {
         unsafe { bindings::rsiw_sk_drop_frag(self.as_ptr()) }
     }
 
-    /// Sends `len` octets of `run` from `off`, where they lie; how many TCP took. The buffer is
-    /// not written to up to there any more, which [`RunBuf::space`] sees to.
+    /// Sends `len` octets of `burst` from `off`, where they lie; how many TCP took. The buffer is
+    /// not written to up to there any more, which [`BurstBuf::space`] sees to.
     ///
     /// # Errors
     ///
     /// `EAGAIN`: there is no room, or no memory. `EPIPE`, `ECONNRESET`…: the connection is over.
     /// `EINVAL`: they do not lie in the buffer.
     #[inline]
-    pub(crate) fn send_pages(&mut self, run: &mut RunBuf, off: usize, len: usize) -> Result<usize> {
-        if run.part(off, len).is_none() {
+    pub(crate) fn send_pages(
+        &mut self,
+        burst: &mut BurstBuf,
+        off: usize,
+        len: usize,
+    ) -> Result<usize> {
+        if burst.part(off, len).is_none() {
             return Err(EINVAL);
         }
-        run.lend(off.saturating_add(len));
+        burst.lend(off.saturating_add(len));
         // SAFETY: By the type invariant; the octets lie in the block, which TCP takes references
         // to. Both numbers are below the size of a block.
         let sent = unsafe {
-            bindings::rsiw_tcp_send_pages(self.as_ptr(), run.page(), off as u32, len as u32)
+            bindings::rsiw_tcp_send_pages(self.as_ptr(), burst.page(), off as u32, len as u32)
         };
         octets(sent)
     }

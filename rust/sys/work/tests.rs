@@ -32,7 +32,7 @@ mod suite {
         #[pin]
         soft: Work<Self, 2>,
         #[pin]
-        urgent: Work<Self, 3>,
+        highpri: Work<Self, 3>,
         wanted: Atomic<bool>,
     }
 
@@ -46,7 +46,7 @@ mod suite {
     impl_has_work! {
         impl HasWork<Self, 0> for Item { self.soon }
         impl HasWork<Self, 2> for Item { self.soft }
-        impl HasWork<Self, 3> for Item { self.urgent }
+        impl HasWork<Self, 3> for Item { self.highpri }
     }
     impl_has_delayed_work! {
         impl HasDelayedWork<Self, 1> for Item { self.later }
@@ -97,7 +97,7 @@ mod suite {
                 soon <- new_work!("rsiw_test::soon"),
                 later <- new_delayed_work!("rsiw_test::later"),
                 soft <- new_work!("rsiw_test::soft"),
-                urgent <- new_work!("rsiw_test::urgent"),
+                highpri <- new_work!("rsiw_test::highpri"),
                 wanted: Atomic::new(false),
             }),
             GFP_KERNEL,
@@ -138,10 +138,10 @@ mod suite {
     }
 
     #[test]
-    fn urgent_runs_in_process_context_and_lets_go() -> Result {
+    fn highpri_runs_in_process_context_and_lets_go() -> Result {
         let (item, gone) = item()?;
-        assert!(urgent().enqueue::<_, 3>(item.clone()));
-        urgent().flush();
+        assert!(highpri().enqueue::<_, 3>(item.clone()));
+        highpri().flush();
         assert_eq!(item.runs.load(Acquire), 1);
         // Where it runs, others do not share with softirqs, but would like to.
         assert!(item.wanted.load(Acquire));

@@ -3,15 +3,14 @@
 //! The ring of a completion queue, both ends of it.
 //!
 //! The owner, process or kernel user, is at one end; completions are made at the other. An entry is
-//! stored first, then the control word is looked at, with a full barrier between: an owner who
+//! stored first, then the control word is looked at, with a full barrier between: an owner that
 //! arms, and then looks for entries once more, misses none.
 //!
-//! Whoever makes completions holds a lock, as others do on other processors. A process clears the
-//! flag of an entry that it has read. A kernel user takes entries out, and arms, without a lock, in
-//! any context: each entry goes to who moves the index over it, and has been read by then. So
-//! nothing is left to be given back, and whoever is interrupted in between keeps no room from those
-//! who go on; entries carry the index that they were put in at, by which one that was taken is told
-//! from the one that comes a round later.
+//! Completions are made under a lock. A process clears the flag of an entry that it has read. A
+//! kernel user takes entries out, and arms, without a lock, in any context: the context that moves
+//! the index over an entry has it, and has read it by then. So nothing is given back, and a reader
+//! that is interrupted in between keeps no room from others. Entries carry the index that they were
+//! put in at, which tells a taken entry from the one a round later.
 
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
@@ -191,7 +190,7 @@ impl Entries {
     /// Puts an entry in at `at` for a kernel user, if the one there is taken.
     #[inline]
     fn put_for_kernel(&self, at: u32, qpn: u32, c: &Completion) -> bool {
-        // Whoever moved the index that far has read what is overwritten here.
+        // The reader that moved the index that far has read what is overwritten here.
         if at.wrapping_sub(self.get.load(Acquire)) >= self.ring.slots() {
             return false;
         }
@@ -217,7 +216,7 @@ impl Entries {
 
     /// The next entry for a kernel user, and its index.
     ///
-    /// There is none in the ring of a process, who reads it by itself, and could name any queue
+    /// There is none in the ring of a process, which reads it by itself, and could name any queue
     /// pair in it.
     #[inline]
     fn next(&self) -> Option<(u32, Entry)> {
@@ -229,7 +228,7 @@ impl Entries {
             if let Some(entry) = self.entry(at) {
                 return Some((at, entry));
             }
-            // Unless somebody has just taken that one, there is none.
+            // Unless another reader has just taken that one, there is none.
             let now = self.get.load(Relaxed);
             if now == at {
                 return None;

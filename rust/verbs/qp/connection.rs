@@ -3,7 +3,7 @@
 //! How a queue pair comes to its connection, and how that ends.
 //!
 //! The connection manager [attaches](Qp::attach) while it works for the queue pair. The stream,
-//! once started, tells of its end; whoever ends it asks the stream, or, before there is one, the
+//! once started, tells of its end; a local end goes to the stream, or, before there is one, to the
 //! connection manager.
 
 use kernel::{
@@ -63,7 +63,7 @@ pub(crate) trait Attached: Send + Sync {
     /// The owner of the queue pair ends the connection. Any context; only notes it and queues work.
     fn owner_closes(&self);
 
-    /// What a queue pair that connects itself tells of its [terms](Qp::terms) has changed.
+    /// The [terms](Qp::terms) of a rendezvous have changed.
     ///
     /// Context as above.
     fn qp_news(&self);
@@ -71,10 +71,10 @@ pub(crate) trait Attached: Send + Sync {
 
 impl QpInner {
     /// How the stream ends when the queue pair is put into error.
-    fn fails(&self) -> Close {
-        match &self.direct {
-            // What has been reported as sent must arrive: no more than this can the owner of a
-            // queue pair that connects itself do.
+    fn close_on_error(&self) -> Close {
+        match &self.peer {
+            // What has been reported as sent must arrive: the owner of a rendezvous has no other
+            // means to end it.
             Some(_) => Close::Leave,
             // Nor is what was sent before a disconnect lost to the destruction that follows it.
             None if self.closing => Close::Leave,
@@ -131,16 +131,16 @@ impl Qp {
         let mut inner = self.inner.lock();
         let stream = inner.stream.take();
         let hold = inner.holds.stream.take();
-        // In InfiniBand nobody hears of it when a peer with which he has no business goes.
+        // In InfiniBand the owner is not told when an idle peer goes.
         let unnoticed = reason == EndReason::PeerFin
             && !lost
             && !told
             && matches!(inner.state, QpState::Rts | QpState::Closing)
-            && matches!(&inner.direct, Some(direct) if !direct.closing);
-        // Whose owner has asked for RESET knows that it ends.
+            && matches!(&inner.peer, Some(peer) if !peer.closing);
+        // The owner that has asked for RESET knows that it ends.
         let quiet = inner.resetting;
         inner.last_wqe |= stream.is_some() && !unnoticed && !quiet;
-        let direct = inner.direct.is_some();
+        let peer = inner.peer.is_some();
         let mirror = inner.mirror.clone();
         let end = if unnoticed {
             QpState::Left
@@ -165,10 +165,10 @@ impl Qp {
             _ if quiet || told => None,
             EndReason::TerminateReceived | EndReason::LlpError(_) => Some(QpEvent::Fatal),
             EndReason::TerminateSent(event) => event,
-            EndReason::Reset | EndReason::PeerFin => direct.then_some(QpEvent::Fatal),
+            EndReason::Reset | EndReason::PeerFin => peer.then_some(QpEvent::Fatal),
             EndReason::LocalClose => None,
         };
-        // Who hears of it finds the completion that says why; and he hears of it first.
+        // The owner finds the completion that says why; the event comes before the flush.
         if let Some(event) = event {
             self.note(event);
         }
@@ -262,7 +262,7 @@ impl Qp {
         self.set_state(&mut inner, QpState::Error);
         let stream = inner.stream.clone();
         let attached = inner.attached.clone();
-        let how = inner.fails();
+        let how = inner.close_on_error();
         drop(inner);
         match stream {
             // The stream's end flushes.
@@ -300,7 +300,7 @@ impl Qp {
         let inner = self.inner.lock();
         (inner.state == QpState::Error).then(|| match inner.closing {
             true => Close::Disconnect,
-            false => inner.fails(),
+            false => inner.close_on_error(),
         })
     }
 
@@ -334,8 +334,8 @@ impl Qp {
                 }
                 Ok(())
             }
-            // Who is told that the peer has gone answers with his own disconnect, as
-            // rdma_disconnect(3) wants it; librdmacm fails it if this fails.
+            // A user that is told that the peer has gone disconnects, too, as rdma_disconnect(3) wants
+            // it; librdmacm fails it if this fails.
             QpState::Terminate | QpState::Error if inner.started => Ok(()),
             QpState::Idle | QpState::Rtr => {
                 let attached = inner.attached.clone();
@@ -385,7 +385,7 @@ impl Qp {
     ///
     /// `None` when it is being destroyed already. And when it is still being made, as the reference
     /// is given back by way of `ib_core`'s object: a process may have guessed its number. Or it is
-    /// another process's, as nobody before has asked whose number that is. For a queue pair of the
+    /// another process's, which no earlier check has excluded. For a queue pair of the
     /// kernel that is asked later ([`qp_of`](crate::verbs::Device::qp_of)): its user may connect it
     /// in the context of any process.
     pub(crate) fn cm_get(&self) -> Option<CoreHold<CoreQp>> {
@@ -402,6 +402,6 @@ impl Qp {
         self.fail_quietly();
         self.core.retire();
         self.stop_flushing();
-        self.tell_survivor();
+        self.notify_destroyed();
     }
 }

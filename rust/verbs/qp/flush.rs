@@ -153,7 +153,7 @@ impl Qp {
         let mut done = 0;
         let of = &mut flushing.of_stream;
         self.flush_queue(&mut flushing.left_send, &mut done, || self.next_send(of));
-        // Whose completions go to the same queue wait for those that came first.
+        // In a shared completion queue receives wait for the sends before them.
         if flushing.left_send.is_none() || !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
             let mut of = [&mut flushing.of_stream, &mut flushing.of_mirror];
             self.flush_queue(&mut flushing.left_recv, &mut done, || {
@@ -231,17 +231,17 @@ impl Qp {
     }
 
     /// Keeps what a stream has left until the queue pair is flushed. Before it is known that the stream
-    /// has ended: who flushes either sees it still there, or finds this.
+    /// has ended: a flush either sees the stream, or finds this.
     pub(super) fn keep_unfinished(&self, unfinished: Unfinished, of_mirror: bool) {
         if unfinished.is_empty() {
             return;
         }
         let mut flushing = self.flushing.lock();
-        let place = match of_mirror {
+        let kept = match of_mirror {
             true => &mut flushing.of_mirror,
             false => &mut flushing.of_stream,
         };
-        let old = place.replace(unfinished);
+        let old = kept.replace(unfinished);
         drop(flushing);
         drop(old);
     }
@@ -260,7 +260,7 @@ impl Qp {
             let _ = cq.complete(self.qpn, &flushed.completion());
             return true;
         }
-        // A shared queue's last receive is one, and its owner may poll only when he has heard of it.
+        // A shared queue's last receive is one, and its owner may poll only after that event.
         let urgent = flushed.opcode == WcOpcode::Recv && matches!(self.rq, RecvSource::Shared(_));
         cq.try_complete(self.qpn, &flushed.completion(), urgent)
     }

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who is told when a queue pair is gone.
+//! Notification that a queue pair is destroyed.
 
 use kernel::sync::Arc;
 
 use super::Qp;
 
-/// What outlives a queue pair, and wants to know.
-pub(crate) trait Survivor: Send + Sync {
+/// An object that outlives a queue pair, and is notified of its end.
+pub(crate) trait DestroyNotify: Send + Sync {
     /// The owner has destroyed the queue pair. Process context; may sleep.
-    fn qp_gone(&self);
+    fn qp_destroyed(&self);
 }
 
 impl Qp {
-    /// Has somebody told when the queue pair is gone. Only who is [attached](Self::attach) may ask
-    /// for that, once: until it has detached the queue pair can not go. Process context.
-    pub(crate) fn tell_when_gone(&self, survivor: Arc<dyn Survivor>) {
-        let old = self.inner.lock().survivor.replace(survivor);
+    /// Has `on_destroy` notified when the queue pair is destroyed. Only an
+    /// [attached](Self::attach) user may ask for that, once: the queue pair is not destroyed before it
+    /// detaches. Process context.
+    pub(crate) fn notify_on_destroy(&self, on_destroy: Arc<dyn DestroyNotify>) {
+        let old = self.inner.lock().on_destroy.replace(on_destroy);
         drop(old);
     }
 
-    /// Tells it. Process context; sleeps.
-    pub(super) fn tell_survivor(&self) {
-        let survivor = self.inner.lock().survivor.take();
-        if let Some(survivor) = survivor {
-            survivor.qp_gone();
+    /// Notifies it. Process context; sleeps.
+    pub(super) fn notify_destroyed(&self) {
+        let on_destroy = self.inner.lock().on_destroy.take();
+        if let Some(on_destroy) = on_destroy {
+            on_destroy.qp_destroyed();
         }
     }
 }

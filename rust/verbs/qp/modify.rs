@@ -150,12 +150,12 @@ enum Step {
 impl Qp {
     /// The state as the verbs name it.
     fn ib_state(inner: &QpInner) -> IbState {
-        match (inner.state, &inner.direct) {
+        match (inner.state, &inner.peer) {
             (QpState::Idle, _) if inner.initialised => IbState::Init,
             (QpState::Idle, _) => IbState::Reset,
             (QpState::Terminate, _) => IbState::Sqe,
             (QpState::Error, _) => IbState::Err,
-            (_, Some(direct)) => direct.ib_state(),
+            (_, Some(peer)) => peer.ib_state(),
             (QpState::Rtr, None) => IbState::Rtr,
             (QpState::Rts | QpState::Waiting | QpState::Left, None) => IbState::Rts,
             (QpState::Closing, None) => IbState::Sqd,
@@ -190,9 +190,9 @@ impl Qp {
             return Err(EINVAL);
         }
         let _one_at_a_time = self.changing.lock();
-        let (now, direct) = {
+        let (now, peer) = {
             let inner = self.inner.lock();
-            (Self::ib_state(&inner), inner.direct.is_some())
+            (Self::ib_state(&inner), inner.peer.is_some())
         };
         let told = self.attributes().state;
         if change
@@ -203,13 +203,13 @@ impl Qp {
         }
         if change.state == Some(IbState::Reset) {
             self.reset()
-        } else if direct {
-            self.modify_direct(now, change)
+        } else if peer {
+            self.modify_named(now, change)
         } else if change.names_peer() {
             if !change.is_transition_from(now) {
                 return Err(EINVAL);
             }
-            self.begin_direct(change.peer()?, change)
+            self.begin_rendezvous(change.peer()?, change)
         } else {
             self.modify_connected(change)
         }
@@ -250,11 +250,11 @@ impl Qp {
         }
     }
 
-    /// The rights that the owner gives the peer count where he connects the queue pair himself. A
+    /// The rights that the owner gives the peer count where it has named the peer. A
     /// connection manager grants all, at times by leaving them at none (`rdma_init_qp_attr()`), so
     /// that those of regions decide.
     pub(super) fn set_rights(&self, inner: &QpInner) {
-        let rights = match inner.direct {
+        let rights = match inner.peer {
             Some(_) => inner.attrs.access,
             None => u32::MAX,
         };
@@ -284,7 +284,7 @@ impl Qp {
             max_dest_rd_atomic: inner.attrs.ird,
             cap: self.cap,
             signal_all: self.signal_all,
-            peer: inner.direct.as_ref().map(|direct| direct.told),
+            peer: inner.peer.as_ref().map(|peer| peer.told),
         }
     }
 

@@ -26,7 +26,7 @@ const MAX_RETRIES: u8 = 7;
 const MAX_MTU: u32 = 5;
 
 /// A peer that the owner has named.
-pub(super) struct Named {
+pub(super) struct CheckedPeer {
     /// It, as `query_qp` tells it.
     pub(super) told: PeerAttributes,
 }
@@ -54,12 +54,12 @@ impl Change {
     }
 
     /// What it tells of a peer; `EINVAL` if it does not tell all that belongs to it.
-    pub(super) fn peer(&self) -> Result<Named> {
+    pub(super) fn peer(&self) -> Result<CheckedPeer> {
         let (Some(path), Some(dest_qpn), Some(rq_psn)) = (self.path, self.dest_qpn, self.rq_psn)
         else {
             return Err(EINVAL);
         };
-        Ok(Named {
+        Ok(CheckedPeer {
             told: PeerAttributes {
                 path,
                 dest_qpn,

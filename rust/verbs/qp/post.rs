@@ -21,35 +21,35 @@ use crate::{
     }, //
 };
 
-/// Who looks after what is posted.
-enum LooksAfterPosts {
+/// Where a kick for posted work goes.
+enum PostTarget {
     /// The stream sends it.
     Stream(Arc<Stream>),
     /// The connection manager learns that there is something to send.
     Attached(Arc<dyn Attached>),
     /// It is flushed.
     Flush,
-    /// Nobody now. A peer that has left is not answered for by an error at once either.
-    Nobody,
+    /// Nowhere now. After a peer has left, posted work is not failed at once either.
+    None,
 }
 
 impl QpInner {
-    /// Who looks after what has just been posted.
-    fn looks_after_posts(&self) -> LooksAfterPosts {
-        let stream = || self.stream.clone().map(LooksAfterPosts::Stream);
-        let attached = || self.attached.clone().map(LooksAfterPosts::Attached);
-        let who = match self.state {
+    /// Where the kick for what has just been posted goes.
+    fn post_target(&self) -> PostTarget {
+        let stream = || self.stream.clone().map(PostTarget::Stream);
+        let attached = || self.attached.clone().map(PostTarget::Attached);
+        let target = match self.state {
             QpState::Rts | QpState::Closing => stream(),
-            QpState::Error => Some(LooksAfterPosts::Flush),
+            QpState::Error => Some(PostTarget::Flush),
             QpState::Waiting => attached(),
             QpState::Idle | QpState::Rtr | QpState::Terminate | QpState::Left => None,
         };
-        who.unwrap_or(LooksAfterPosts::Nobody)
+        target.unwrap_or(PostTarget::None)
     }
 }
 
 impl Qp {
-    /// A process has posted work requests; they may be left alone for a moment if others are
+    /// A process has posted work requests; the kick may be deferred if others are
     /// likely to follow. Process context.
     pub(in crate::verbs) fn doorbell(self: &Arc<Self>) {
         if self.state() == QpState::Rts {
@@ -61,19 +61,19 @@ impl Qp {
         self.kick();
     }
 
-    /// Looks after newly posted work requests. Any context, with interrupts off too.
+    /// Kicks for newly posted work requests. Any context, with interrupts off too.
     pub(crate) fn kick(self: &Arc<Self>) {
-        let who = self.inner.lock().looks_after_posts();
-        self.look_after(who);
+        let target = self.inner.lock().post_target();
+        self.kick_target(target);
     }
 
-    /// Has those look after newly posted work requests. Any context.
-    fn look_after(self: &Arc<Self>, who: LooksAfterPosts) {
-        match who {
-            LooksAfterPosts::Stream(stream) => stream.kick(),
-            LooksAfterPosts::Attached(attached) => attached.qp_news(),
-            LooksAfterPosts::Flush => self.flush(),
-            LooksAfterPosts::Nobody => {}
+    /// Kicks the target. Any context.
+    fn kick_target(self: &Arc<Self>, target: PostTarget) {
+        match target {
+            PostTarget::Stream(stream) => stream.kick(),
+            PostTarget::Attached(attached) => attached.qp_news(),
+            PostTarget::Flush => self.flush(),
+            PostTarget::None => {}
         }
     }
 
@@ -85,7 +85,7 @@ impl Qp {
         if self.is_user() {
             return Err(EINVAL);
         }
-        // Held until it is known who is to look: interrupts go off and on once.
+        // Held until the target is known: interrupts go off and on once.
         let inner = self.inner.lock();
         if matches!(inner.state, QpState::Idle | QpState::Rtr) {
             return Err(crate::sys::errno::ENOTCONN);
@@ -103,12 +103,12 @@ impl Qp {
             posted = true;
         };
         drop(put);
-        let who = match posted {
-            true => inner.looks_after_posts(),
-            false => LooksAfterPosts::Nobody,
+        let target = match posted {
+            true => inner.post_target(),
+            false => PostTarget::None,
         };
         drop(inner);
-        self.look_after(who);
+        self.kick_target(target);
         result
     }
 

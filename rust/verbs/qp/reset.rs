@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The way back to `RESET`.
+//! The transition back to `RESET`.
 
 use kernel::{
     prelude::*,
@@ -62,7 +62,7 @@ impl Qp {
         vacated.wait_for_completion();
         for _ in 0..PASSES {
             self.flush();
-            // Whoever is about to flush has looked at the state of before.
+            // A concurrent flush has looked at the state before the change.
             let flushing = self.flushing.lock();
             let mut inner = self.inner.lock();
             if flushing.is_empty() && !self.sq.is_pending() && !self.rq.is_pending() {
@@ -82,7 +82,7 @@ impl Qp {
 
     /// As it was made.
     fn renew(&self, inner: &mut QpInner) {
-        inner.direct = None;
+        inner.peer = None;
         inner.started = false;
         inner.closing = false;
         inner.initialised = false;

@@ -11,6 +11,20 @@ use super::{
 use crate::sys::trace;
 
 /// The states of a queue pair, and what the verbs call them.
+///
+/// | state | event | next |
+/// | --- | --- | --- |
+/// | Idle | `modify_qp` to `RTR` | Rtr |
+/// | Idle, Rtr | the connection manager's stream starts | Rts |
+/// | Rtr | `modify_qp` to `RTS`, peer named | Waiting |
+/// | Waiting | the stream starts | Rts |
+/// | Rts | `SQD` of a named peer, or the peer's FIN | Closing |
+/// | Rts, Closing | disconnect, `ERR`, CQ overflow, end of the stream | Error |
+/// | Rts, Closing | an idle named peer closes in order | Left |
+/// | Terminate | not entered by this driver | Error |
+/// | Left | the owner disconnects, or three seconds | Error |
+/// | Idle, Rtr, Waiting | `ERR`, time-out of posted work | Error |
+/// | any | `modify_qp` to `RESET` | Idle |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum QpState {
@@ -26,10 +40,10 @@ pub(crate) enum QpState {
     Terminate = 4,
     /// `ERR`: nothing is executed any more.
     Error = 5,
-    /// `RTS` of a queue pair that connects itself: work requests wait for the stream.
+    /// `RTS` of a rendezvous: work requests wait for the stream.
     Waiting = 6,
-    /// The peer of a queue pair that connects itself has left in order, nothing was lost, and the
-    /// owner has not noticed: for him the state is as before.
+    /// The peer of a rendezvous has closed in order, nothing was lost, and the owner has not noticed:
+    /// the reported state is as before.
     Left = 7,
 }
 

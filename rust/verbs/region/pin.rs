@@ -27,8 +27,8 @@ use crate::{
 
 /// A valid region that stays valid as long as this value lives.
 ///
-/// Bottom halves are disabled meanwhile, and whoever revokes the region spins: hold it for a
-/// bounded number of copies only.
+/// Bottom halves are disabled meanwhile, and a revocation of the region spins: hold it for a bounded
+/// number of copies only.
 pub(crate) struct PinnedRegion {
     /// The pin.
     pin: Pinned<Region>,

@@ -124,12 +124,12 @@ impl RegionTable {
     /// pin and wait for the other's would never end.
     ///
     /// A region that is invalid already is no error. One that is valid under another key is one for our
-    /// own user, and none for the peer, who may be late. A key that was registered on another queue pair is one for
+    /// own user, and none for the peer, which may be late. A key that was registered on another queue pair is one for
     /// both. Only what was registered by a work request, for one stream, can be invalidated, not what
     /// others share (RFC 5040 section 8.1.1, requirements.md DDP-89, RDMAP-36).
     ///
-    /// Whether this was what made it invalid. Who did nothing must not say that it has been done: the
-    /// registration of that very key may be posted, and not executed yet.
+    /// Whether this made it invalid. Otherwise no invalidation may be reported: the registration of
+    /// that very key may be posted, and not executed yet.
     pub(crate) fn invalidate(&self, stag: Stag, by: Invalidator) -> Result<bool, AccessError> {
         let region = self.find(stag)?;
         let (Invalidator::Local(stream) | Invalidator::Remote(stream)) = by;
@@ -143,7 +143,7 @@ impl RegionTable {
             (Err(AccessError::NotAssociated), _) => Err(AccessError::NotAssociated),
             // The peer may have been first, which our user did not know of yet.
             (Err(_), Invalidator::Local(_)) if !region.is_valid() => Ok(false),
-            // Or our user, who may have registered it again since: nothing is taken away from him.
+            // Or our user, which may have registered it again since: it keeps its registration.
             (Err(_), Invalidator::Remote(_)) => Ok(false),
             (result, _) => result.map(|()| true),
         }
@@ -193,7 +193,7 @@ mod tests {
         Ok(())
     }
 
-    /// Who is taken out twice, once by its owner and once by its end, takes nobody else out.
+    /// A member that is taken out twice, by its owner and by its end, takes no other out.
     #[test]
     fn a_successor_stays() -> Result {
         let table = table()?;

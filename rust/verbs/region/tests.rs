@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit suite of memory regions: who may access what, and for how long.
+//! KUnit suite of memory regions: access rights, and for how long.
 
 use kernel::{
     kvec,

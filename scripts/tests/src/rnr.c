@@ -22,7 +22,7 @@
 #define START_MS	20	/* before the first receive is posted */
 #define LIMIT_SECONDS	60.0
 #define STEP_SECONDS	10.0
-#define FOR_EVER_MS	6000	/* several times the module's direct_timeout_ms */
+#define FOR_EVER_MS	6000	/* several times the module's rendezvous_timeout_ms */
 #define MESSAGES	301
 #define OTHERS		12
 #define FULL		2	/* of them send more than TCP takes */

@@ -2,7 +2,7 @@
 
 //! One walk over memory for both directions.
 //!
-//! The region's memory is a process's or a kernel user's, who may access it at the same time: it is
+//! A process or a kernel user owns the region's memory, and may access it at the same time: it is
 //! copied by [`Octets`] and never seen through a reference.
 
 use core::ptr::NonNull;

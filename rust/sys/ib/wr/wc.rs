@@ -59,7 +59,7 @@ pub(crate) enum IbWcOpcode {
 pub(crate) struct QpPtr(pub(in crate::sys::ib) NonNull<bindings::ib_qp>);
 
 impl QpPtr {
-    /// For those who hand it to `ib_core`.
+    /// For `ib_core`.
     pub(crate) fn as_ptr(self) -> *mut bindings::ib_qp {
         self.0.as_ptr()
     }

@@ -76,7 +76,7 @@ mod suite {
     fn pages_go_out_and_come_back() -> Result {
         let (a, b) = connected()?;
         let (from, to) = (a.sock(), b.sock());
-        let mut run = RunBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
+        let mut run = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         let len = run.capacity();
         for (i, octet) in run.space().iter_mut().enumerate() {
             *octet = (i / 7) as u8;

@@ -97,7 +97,7 @@ mod suite {
         Ok(())
     }
 
-    /// Whoever moved the index and was interrupted right then holds up nobody: its user may post
+    /// A reader that is interrupted after it moved the index delays no other: its user may post
     /// for what others take in the meantime, and each of those posts ends in an entry.
     #[test]
     fn an_interrupted_poller_keeps_no_room() -> Result {

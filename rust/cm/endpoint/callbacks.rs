@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Callbacks of an endpoint: from its socket, its queue pair, and its streams.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    }, //
+};
+
+use super::Endpoint;
+use crate::{
+    stream::{
+        StreamEvent, //
+        StreamOwner,
+    },
+    sys::socket::{
+        CallbackSock,
+        Handler, //
+    },
+    verbs::{
+        Attached,
+        Leaving,
+        Qp, //
+    },
+};
+
+impl Handler for Endpoint {
+    fn data_ready(this: ArcBorrow<'_, Self>, _socket: CallbackSock<'_>) {
+        Arc::from(this).look();
+    }
+
+    fn write_space(this: ArcBorrow<'_, Self>, mut socket: CallbackSock<'_>) {
+        if socket.stream_writable() {
+            socket.clear_nospace();
+            Arc::from(this).look();
+        }
+    }
+
+    fn state_change(this: ArcBorrow<'_, Self>, _socket: CallbackSock<'_>) {
+        Arc::from(this).look();
+    }
+
+    fn error_report(this: ArcBorrow<'_, Self>, _socket: CallbackSock<'_>) {
+        Arc::from(this).look();
+    }
+}
+
+/// The callbacks of a queue pair or a stream into an endpoint; counted by the endpoint.
+struct Callbacks {
+    /// The endpoint.
+    endpoint: Arc<Endpoint>,
+    /// Events of the stream are noted.
+    tells: bool,
+}
+
+impl Callbacks {
+    /// Makes one, and counts it.
+    fn new(endpoint: &Arc<Endpoint>, tells: bool) -> Result<Arc<Self>> {
+        let callbacks = Self {
+            endpoint: endpoint.clone(),
+            tells,
+        };
+        {
+            let mut notes = endpoint.notes.lock();
+            notes.refs = notes.refs.saturating_add(1);
+        }
+        // Should this fail, dropping it counts it off.
+        Ok(Arc::new(callbacks, GFP_KERNEL)?)
+    }
+}
+
+impl Attached for Callbacks {
+    fn qp_leaving(&self, _how: Leaving) {
+        // Without a stream there is nothing to be ended gracefully.
+        self.endpoint.abort();
+    }
+
+    fn qp_news(&self) {
+        self.endpoint.look();
+    }
+
+    fn owner_closes(&self) {
+        self.endpoint.note(|notes| notes.left = true);
+    }
+}
+
+impl Drop for Callbacks {
+    fn drop(&mut self) {
+        self.endpoint
+            .note(|notes| notes.refs = notes.refs.saturating_sub(1));
+    }
+}
+
+impl StreamOwner for Callbacks {
+    fn stream_event(&self, event: StreamEvent) {
+        if !self.tells {
+            return;
+        }
+        self.endpoint.note(|notes| match event {
+            StreamEvent::Ready => notes.ready = true,
+            StreamEvent::HalfClosed => notes.half_closed = true,
+            StreamEvent::Ended(reason) => notes.ended = Some(reason),
+        });
+    }
+}
+
+/// An endpoint's hold on a queue pair, which is not destroyed while there is one.
+pub(crate) struct Attachment {
+    /// The queue pair.
+    qp: Arc<Qp>,
+    /// The callbacks of the queue pair.
+    callbacks: Arc<Callbacks>,
+}
+
+impl Attachment {
+    /// Begins to work for a queue pair; `EINVAL` when it is not fit to be connected.
+    pub(crate) fn new(qp: Arc<Qp>, endpoint: &Arc<Endpoint>) -> Result<Self> {
+        let callbacks = Callbacks::new(endpoint, true)?;
+        qp.attach(callbacks.clone())?;
+        Ok(Self { qp, callbacks })
+    }
+
+    /// The queue pair.
+    pub(crate) fn qp(&self) -> &Arc<Qp> {
+        &self.qp
+    }
+
+    /// The callbacks of the receiving end's stream, where a queue pair is connected to itself: its
+    /// other stream tells of the connection.
+    pub(crate) fn mirror_owner(&self) -> Result<Arc<dyn StreamOwner>> {
+        Ok(Callbacks::new(&self.callbacks.endpoint, false)?)
+    }
+
+    /// The callbacks of a stream.
+    pub(crate) fn owner(&self) -> Arc<dyn StreamOwner> {
+        self.callbacks.clone()
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.qp.detach();
+    }
+}

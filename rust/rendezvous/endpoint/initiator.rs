@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The initiator of a connection (docs/direct-mode.md, section 3).
+
+use super::{
+    Outcome,
+    Rendezvous,
+    Stage, //
+};
+use crate::{
+    cm::{
+        endpoint::StepContext,
+        mpa_frame::{
+            FrameReader,
+            FrameWriter,
+            ReadError, //
+        },
+        registry::Attempt,
+        stream_config,
+        timer::Limit, //
+    },
+    params,
+    rendezvous::{
+        addresses,
+        hello::Hello,
+        request::{
+            hello,
+            judge,
+            policy,
+            Verdict, //
+        },
+    },
+    stream::Role as StreamRole,
+    verbs::{
+        counters::Counter,
+        peer::Terms, //
+    },
+};
+use iwarp_wire::{
+    mpa::negotiate::Refusal,
+    RtrKind, //
+};
+
+impl Rendezvous {
+    /// Has the socket connect.
+    #[inline(never)]
+    pub(super) fn connect(&mut self, ctx: &mut StepContext<'_>, terms: &Terms) -> Outcome {
+        let Some(socket) = &self.resources.socket else {
+            return Outcome::Fail;
+        };
+        // One that was cut short is over.
+        self.attempt = None;
+        self.attempt = Attempt::begin(ctx.device);
+        if self.attempt.is_none() {
+            return Outcome::Retry;
+        }
+        let (local, remote) = addresses(terms.reach, ctx.device.ifindex());
+        let begin = || {
+            if terms.traffic_class != 0 {
+                socket.set_tos(terms.traffic_class);
+            }
+            socket.bind_address(&local)?;
+            socket.connect_nonblocking(&remote)
+        };
+        match begin() {
+            Ok(()) => Outcome::Go(Stage::Tcp(Limit::new(params::connect_timeout_ms()))),
+            // The address may come, and a route.
+            Err(_) => Outcome::Retry,
+        }
+    }
+
+    /// Prepares the Request.
+    #[inline(never)]
+    pub(super) fn greet(&self, terms: &Terms) -> Outcome {
+        let said = hello(terms, self.qp.qp().qpn());
+        let request = policy(terms.ird);
+        match FrameWriter::new(&request.request(&said.encode())) {
+            Ok(frame) => {
+                let limit = Limit::new(params::mpa_reply_timeout_ms());
+                Outcome::Go(Stage::Request(frame, limit, said))
+            }
+            Err(_) => Outcome::Retry,
+        }
+    }
+
+    /// Reads the Reply, and starts the stream.
+    #[inline(never)]
+    pub(super) fn conclude(
+        &mut self,
+        ctx: &mut StepContext<'_>,
+        terms: &Terms,
+        (mut reader, limit, said): (FrameReader, Limit, Hello),
+    ) -> Outcome {
+        let Some(socket) = &self.resources.socket else {
+            return Outcome::Fail;
+        };
+        let frame = match reader.read(socket) {
+            Ok(Some(frame)) => frame,
+            Ok(None) if limit.is_over() => return Outcome::Retry,
+            Ok(None) => return Outcome::Wait(Stage::Reply(reader, limit, said)),
+            // Another service has the port over there.
+            Err(ReadError::Malformed(_)) => return Outcome::Fail,
+            Err(ReadError::Closed | ReadError::Broken(_)) => return Outcome::Retry,
+        };
+        let agreed = match policy(terms.ird).conclude(&frame) {
+            Ok(agreed) => agreed,
+            Err(
+                Refusal::Rejected
+                | Refusal::Revision
+                | Refusal::InsufficientIrd
+                | Refusal::NoMatchingRtr,
+            ) => return Outcome::Fail,
+        };
+        let qpn = self.qp.qp().qpn();
+        let Some(theirs) = Hello::parse(frame.private_data) else {
+            return Outcome::Fail;
+        };
+        if judge(&theirs, terms, qpn) == Verdict::Mismatch {
+            return Outcome::Fail;
+        }
+        let role = StreamRole::Initiator {
+            rtr: Some(RtrKind::Write),
+        };
+        ctx.device.counters().add(Counter::Connects, 1);
+        let config = stream_config(&agreed, role);
+        self.attempt = None;
+        match self.resources.socket.take() {
+            Some(socket) => self.start(ctx, socket, config, theirs.expects),
+            None => Outcome::Fail,
+        }
+    }
+}

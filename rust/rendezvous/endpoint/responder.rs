@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The responder of a connection (docs/direct-mode.md, section 4), which a queue pair that is
+//! connected to itself is too.
+
+use kernel::prelude::*;
+
+use super::{
+    Mirror,
+    Outcome,
+    PendingReply,
+    Rendezvous,
+    Stage, //
+};
+use crate::{
+    cm::{
+        endpoint::StepContext,
+        mpa_frame::FrameWriter,
+        stream_config,
+        timer::Limit, //
+    },
+    params,
+    rendezvous::request::{
+        ConnRequest,
+        Verdict, //
+    },
+    stream::{
+        Config,
+        Role as StreamRole, //
+    },
+    verbs::{
+        counters::Counter,
+        peer::{
+            RendezvousRole,
+            Terms, //
+        }, //
+    },
+};
+
+/// Octets behind the Reply that are read before the stream begins.
+const FIRST_OCTETS: usize = 64;
+
+impl Rendezvous {
+    /// Goes on with the receiving end where the peer is the queue pair itself. When that fails the
+    /// sending end notices.
+    #[inline(never)]
+    pub(super) fn advance_mirror(&mut self, ctx: &mut StepContext<'_>, terms: &Terms) {
+        loop {
+            self.mirror = match core::mem::replace(&mut self.mirror, Mirror::None) {
+                Mirror::None => return,
+                Mirror::PendingReply(frame, answer) => match self.answer(frame, answer) {
+                    Outcome::Go(Stage::Answered(answer)) => Mirror::Answered(answer),
+                    Outcome::Wait(Stage::PendingReply(frame, answer)) => {
+                        self.mirror = Mirror::PendingReply(frame, answer);
+                        return;
+                    }
+                    _ => Mirror::None,
+                },
+                Mirror::Answered(answer) => match self.begin(ctx, terms, answer) {
+                    Outcome::Wait(Stage::Answered(answer)) => {
+                        self.mirror = Mirror::Answered(answer);
+                        return;
+                    }
+                    _ => Mirror::None,
+                },
+            };
+        }
+    }
+
+    /// Looks whether a request is the peer's.
+    #[inline(never)]
+    pub(super) fn judge_request(
+        &self,
+        ctx: &mut StepContext<'_>,
+        terms: &Terms,
+        request: ConnRequest,
+    ) -> Outcome {
+        let qpn = self.qp.qp().qpn();
+        if request.is_closed() {
+            return Outcome::Wait(Stage::Await(None));
+        }
+        match request.verdict(terms, qpn, ctx.device.ifindex()) {
+            Verdict::Unproven => Outcome::Wait(Stage::Await(Some(request))),
+            Verdict::Mismatch => {
+                self.count_guess(ctx, terms, &request);
+                request.refuse();
+                Outcome::Wait(Stage::Await(None))
+            }
+            Verdict::Peer => match self.accept_request(terms, request) {
+                Ok((frame, answer)) => Outcome::Go(Stage::PendingReply(frame, answer)),
+                Err(_) => Outcome::Retry,
+            },
+        }
+    }
+
+    /// Counts a wrong guess: the hello named the queue pair and its peer, with packet sequence
+    /// numbers that are not theirs.
+    fn count_guess(&self, ctx: &StepContext<'_>, terms: &Terms, request: &ConnRequest) {
+        let guesser = request.guesser(terms, self.qp.qp().qpn(), ctx.device.ifindex());
+        if let (Some(share), Some(guesser)) = (&self.resources.share, guesser) {
+            share.listener().has_guessed(guesser);
+        }
+    }
+
+    /// Whether the connection is closed unheard, since too many guesses came from its address.
+    fn is_silenced(&self, ctx: &StepContext<'_>, terms: &Terms, request: &ConnRequest) -> bool {
+        let guesser = request.guesser(terms, self.qp.qp().qpn(), ctx.device.ifindex());
+        match (&self.resources.share, guesser) {
+            (Some(share), Some(guesser)) => !share.listener().may_guess(guesser),
+            _ => false,
+        }
+    }
+
+    /// Prepares the Reply for the peer. The connection belongs to the queue pair's owner from now on.
+    fn accept_request(
+        &self,
+        terms: &Terms,
+        request: ConnRequest,
+    ) -> Result<(FrameWriter, PendingReply)> {
+        request
+            .socket
+            .inherit(self.resources.owner.as_ref().ok_or(EINVAL)?)?;
+        let (frame, agreed) = request.accept(terms, self.qp.qp().qpn())?;
+        let answer = PendingReply {
+            agreed,
+            claim: request.hello.expects,
+            limit: Limit::new(params::mpa_request_timeout_ms()),
+            socket: request.socket,
+        };
+        Ok((frame, answer))
+    }
+
+    /// Sends the Reply.
+    #[inline(never)]
+    pub(super) fn answer(&self, mut frame: FrameWriter, answer: PendingReply) -> Outcome {
+        match frame.send(&answer.socket) {
+            Ok(true) => Outcome::Go(Stage::Answered(answer)),
+            Ok(false) if !answer.limit.is_over() => {
+                Outcome::Wait(Stage::PendingReply(frame, answer))
+            }
+            _ => Outcome::Retry,
+        }
+    }
+
+    /// Starts the stream when the first octets of the peer's first FPDU are there.
+    #[inline(never)]
+    pub(super) fn begin(
+        &self,
+        ctx: &mut StepContext<'_>,
+        terms: &Terms,
+        answer: PendingReply,
+    ) -> Outcome {
+        let mut octets = [0; FIRST_OCTETS];
+        let len = match answer.socket.recv_nonblocking(&mut octets) {
+            Err(EAGAIN) if !answer.limit.is_over() => {
+                return Outcome::Wait(Stage::Answered(answer));
+            }
+            // The peer has begun anew, and comes again.
+            Ok(0) | Err(_) => return Outcome::Retry,
+            Ok(len) => len,
+        };
+        let mut initial = KVec::new();
+        let copied = initial.extend_from_slice(octets.get(..len).unwrap_or_default(), GFP_KERNEL);
+        if copied.is_err() {
+            return Outcome::Fail;
+        }
+        let PendingReply {
+            socket,
+            agreed,
+            claim,
+            ..
+        } = answer;
+        let role = StreamRole::Responder { rtr: agreed.rtr };
+        ctx.device.counters().add(Counter::Accepts, 1);
+        let config = Config {
+            initial,
+            mirror: terms.role == RendezvousRole::Both,
+            ..stream_config(&agreed, role)
+        };
+        self.start(ctx, socket, config, claim)
+    }
+
+    /// Handles a connection request for this queue pair.
+    #[inline(never)]
+    pub(in crate::rendezvous) fn handle_request(
+        &mut self,
+        ctx: &mut StepContext<'_>,
+        request: ConnRequest,
+    ) {
+        let qp = self.qp.qp();
+        let Some(terms) = qp.terms() else {
+            request.refuse();
+            return;
+        };
+        let stage = match self.stage.take() {
+            Some(stage) => stage,
+            None => Stage::first(&terms),
+        };
+        if self.is_silenced(ctx, &terms, &request) {
+            request.reset();
+            self.stage = Some(stage);
+            return;
+        }
+        let verdict = request.verdict(&terms, qp.qpn(), ctx.device.ifindex());
+        if verdict == Verdict::Mismatch {
+            self.count_guess(ctx, &terms, &request);
+        }
+        if terms.role == RendezvousRole::Both {
+            self.stage = Some(stage);
+            self.accept_own_request(ctx, &terms, request, verdict);
+            return;
+        }
+        self.stage = Some(match (stage, verdict) {
+            // A proven request replaces one whose peer has not gone on; any request replaces an
+            // unproven one.
+            (Stage::Await(_) | Stage::PendingReply(..) | Stage::Answered(_), Verdict::Peer)
+            | (Stage::Await(_), Verdict::Unproven) => {
+                request.socket.install(ctx.endpoint.clone());
+                Stage::Await(Some(request))
+            }
+            // The peer may try again.
+            (stage @ (Stage::PendingReply(..) | Stage::Answered(_)), Verdict::Unproven) => stage,
+            (stage, _) => {
+                request.refuse();
+                stage
+            }
+        });
+    }
+
+    /// Accepts a request where the peer is the queue pair itself.
+    fn accept_own_request(
+        &mut self,
+        ctx: &mut StepContext<'_>,
+        terms: &Terms,
+        request: ConnRequest,
+        verdict: Verdict,
+    ) {
+        let waits = matches!(self.stage, Some(Stage::Request(..) | Stage::Reply(..)));
+        // It need not know its own number yet, but it does know which one it expects.
+        let ours = request.hello.expects == terms.remote_psn;
+        match verdict {
+            Verdict::Peer | Verdict::Unproven if waits && ours => {
+                request.socket.install(ctx.endpoint.clone());
+                if let Ok((frame, answer)) = self.accept_request(terms, request) {
+                    self.mirror = Mirror::PendingReply(frame, answer);
+                }
+            }
+            _ => {
+                if verdict != Verdict::Mismatch && !ours {
+                    self.count_guess(ctx, terms, &request);
+                }
+                request.refuse();
+            }
+        }
+    }
+}

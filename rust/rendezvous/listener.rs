@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Rendezvous listeners: one in each network namespace and L3 master device (VRF), on the port that
+//! all hosts agree on.
+//!
+//! A listener exists as long as a responder has a share of it. A connection is in the pending set
+//! ([`half_open`](crate::cm::half_open)) until it is dispatched to the queue pair that it names, for a
+//! limited time. It holds no reference to the network namespace until then: any host may connect at
+//! any time. A peer whose connection is reset without an answer tries again.
+//!
+//! Lock order: an endpoint's, the list of listeners, `dispatching`, the pending set, a pending
+//! connection's.
+
+use core::{
+    mem,
+    net::IpAddr, //
+};
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow,
+        Mutex, //
+    },
+    time::msecs_to_jiffies,
+    workqueue::{
+        impl_has_delayed_work,
+        new_delayed_work,
+        DelayedWork,
+        WorkItem, //
+    }, //
+};
+
+use super::{
+    pending::PendingConn,
+    request::ConnRequest, //
+};
+use crate::{
+    cm::{
+        budget::{
+            PeerBudgets,
+            Rate, //
+        },
+        half_open::{
+            run_accept,
+            AcceptLoop,
+            HalfOpenBacklog,
+            MAX_BACKLOG,
+            RETRY_MS, //
+        }, //
+    },
+    params,
+    sys::{
+        errno::EAFNOSUPPORT,
+        net::{
+            Family,
+            Ipv4Addr,
+            Ipv6Addr,
+            NetNs,
+            SocketAddr,
+            SocketAddrV4,
+            SocketAddrV6, //
+        },
+        socket::{
+            Incoming,
+            ListenSocket, //
+        },
+        work, //
+    },
+    verbs::Device, //
+};
+
+/// Milliseconds before which a pending connection is not evicted.
+const MIN_AGE_MS: i64 = 100;
+
+/// Wrong guesses of packet sequence numbers, of which there are 2^24, for each peer.
+const GUESSES: Rate = Rate::new::<32, 1>();
+
+/// A listener, and how many responders share it.
+struct Shared {
+    /// Responders.
+    users: u32,
+    /// The listener.
+    listener: Arc<RendezvousListener>,
+}
+
+/// The listeners of all network namespaces.
+#[pin_data]
+pub(crate) struct RendezvousListeners {
+    /// The listeners that are open.
+    #[pin]
+    open: Mutex<KVec<Shared>>,
+}
+
+impl RendezvousListeners {
+    /// None.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            open <- new_mutex!(KVec::new(), "rsiw_rendezvous_listeners"),
+        })
+    }
+
+    /// Gives a responder a share of the listener of its device's network namespace and L3 master
+    /// device, of index `l3mdev` (0: none). The first share opens it. Process context; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE`: the port is in use. `ENODEV` when the device goes.
+    pub(super) fn share(&self, device: &Arc<Device>, l3mdev: u32) -> Result<ListenerShare> {
+        let net = device.net_id();
+        let mut open = self.open.lock();
+        if device.going() {
+            return Err(ENODEV);
+        }
+        let share = |listener: &Arc<RendezvousListener>| ListenerShare {
+            device: device.clone(),
+            listener: listener.clone(),
+        };
+        if let Some(shared) = open
+            .iter_mut()
+            .find(|shared| shared.listener.is_at(net, l3mdev))
+        {
+            shared.users = shared.users.checked_add(1).ok_or(ENOMEM)?;
+            return Ok(share(&shared.listener));
+        }
+        open.reserve(1, GFP_KERNEL)?;
+        let listener = RendezvousListener::open(net, l3mdev, &device.netns().ok_or(ENODEV)?)?;
+        let result = share(&listener);
+        // There is room.
+        open.push(Shared { users: 1, listener }, GFP_KERNEL)?;
+        Ok(result)
+    }
+
+    /// Ends a share; the last one closes the listener. Process context; sleeps.
+    fn leave(&self, listener: &Arc<RendezvousListener>) {
+        let mut open = self.open.lock();
+        let is_it =
+            |shared: &Shared| core::ptr::eq(Arc::as_ptr(&shared.listener), Arc::as_ptr(listener));
+        let Some(at) = open.iter().position(is_it) else {
+            return;
+        };
+        let Some(shared) = open.get_mut(at) else {
+            return;
+        };
+        shared.users = shared.users.saturating_sub(1);
+        if shared.users == 0 {
+            if let Ok(shared) = open.remove(at) {
+                // Under the lock: the port is free when the next one wants it.
+                shared.listener.close();
+            }
+        }
+    }
+}
+
+/// A responder's share of a listener. Dropped in process context, not under a listener's locks.
+pub(super) struct ListenerShare {
+    /// Its device.
+    device: Arc<Device>,
+    /// The listener.
+    listener: Arc<RendezvousListener>,
+}
+
+impl ListenerShare {
+    /// The listener.
+    pub(super) fn listener(&self) -> &Arc<RendezvousListener> {
+        &self.listener
+    }
+}
+
+impl Drop for ListenerShare {
+    fn drop(&mut self) {
+        self.device.rendezvous().leave(&self.listener);
+    }
+}
+
+/// The pending set of an open listener.
+struct PendingSet {
+    /// The socket.
+    socket: ListenSocket,
+    /// Pending connections, oldest first.
+    conns: HalfOpenBacklog<Arc<PendingConn>>,
+}
+
+/// The listener of a network namespace.
+#[pin_data]
+pub(crate) struct RendezvousListener {
+    /// A number of the network namespace.
+    net: usize,
+    /// The index of the L3 master device; 0: none.
+    l3mdev: u32,
+    /// Wrong guesses, by peer.
+    #[pin]
+    guesses: Mutex<PeerBudgets>,
+    /// Until the listener is closed.
+    #[pin]
+    pending: Mutex<Option<PendingSet>>,
+    /// Held by the work items while they run: a connection that they have taken out of the set holds
+    /// no reference to the namespace.
+    #[pin]
+    dispatching: Mutex<()>,
+    /// Accepts connections.
+    #[pin]
+    accept_work: DelayedWork<Self, { Self::ACCEPT }>,
+    /// Resets connections that have been pending for too long.
+    #[pin]
+    sweep: DelayedWork<Self, { Self::SWEEP }>,
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self, { Self::ACCEPT }> for RendezvousListener { self.accept_work }
+    impl HasDelayedWork<Self, { Self::SWEEP }> for RendezvousListener { self.sweep }
+}
+
+impl WorkItem<{ RendezvousListener::ACCEPT }> for RendezvousListener {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let listener = this.clone();
+        let _dispatching = listener.dispatching.lock();
+        run_accept(this);
+    }
+}
+
+impl WorkItem<{ RendezvousListener::SWEEP }> for RendezvousListener {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let _dispatching = this.dispatching.lock();
+        while let Some(conn) = this.take_overdue() {
+            conn.reset();
+        }
+        this.sweep_later();
+    }
+}
+
+impl Incoming for RendezvousListener {
+    fn incoming(this: ArcBorrow<'_, Self>) {
+        Arc::from(this).queue_accept();
+    }
+}
+
+impl AcceptLoop for RendezvousListener {
+    fn queue_accept(self: Arc<Self>) {
+        work::process().mod_delayed::<_, { Self::ACCEPT }>(self, 0);
+    }
+
+    fn queue_accept_later(self: &Arc<Self>) {
+        let delay = msecs_to_jiffies(RETRY_MS);
+        // A close cancels the work item after it has released this lock.
+        let pending = self.pending.lock();
+        if pending.is_some() {
+            work::process().enqueue_delayed::<_, { Self::ACCEPT }>(self.clone(), delay);
+        }
+    }
+
+    fn accept_one(self: &Arc<Self>) -> Result<bool> {
+        // Only this work item inserts, so the room stays.
+        let evicted = match &mut *self.pending.lock() {
+            Some(pending) => pending.conns.evict_oldest()?,
+            None => return Ok(false),
+        };
+        if let Some(evicted) = evicted {
+            evicted.reset();
+        }
+        let conn = {
+            let mut guard = self.pending.lock();
+            let Some(pending) = &mut *guard else {
+                return Ok(false);
+            };
+            let Some(socket) = pending.socket.accept_unheld()? else {
+                return Ok(false);
+            };
+            let conn = PendingConn::new(self, socket)?;
+            if pending.conns.insert(conn.clone()).is_err() {
+                conn.reset();
+                return Err(ENOMEM);
+            }
+            conn
+        };
+        self.sweep_later();
+        conn.look();
+        Ok(true)
+    }
+}
+
+impl RendezvousListener {
+    /// The work item that accepts connections.
+    const ACCEPT: u64 = 0;
+    /// The work item that sweeps the pending set.
+    const SWEEP: u64 = 1;
+
+    /// Opens the listener of a network namespace.
+    fn open(net: usize, l3mdev: u32, netns: &NetNs) -> Result<Arc<Self>> {
+        let socket = Self::socket(netns, l3mdev)?;
+        let guesses = PeerBudgets::new(GUESSES)?;
+        let listener = Arc::pin_init(
+            pin_init!(Self {
+                net,
+                l3mdev,
+                guesses <- new_mutex!(guesses, "rsiw_rendezvous_guesses"),
+                pending <- new_mutex!(None, "rsiw_rendezvous_listener"),
+                dispatching <- new_mutex!((), "rsiw_rendezvous_dispatching"),
+                accept_work <- new_delayed_work!("rsiw_rendezvous_accept"),
+                sweep <- new_delayed_work!("rsiw_rendezvous_sweep"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let mut pending = listener.pending.lock();
+        socket.listen(MAX_BACKLOG, listener.clone())?;
+        *pending = Some(PendingSet {
+            socket,
+            conns: HalfOpenBacklog::new(MIN_AGE_MS),
+        });
+        drop(pending);
+        Ok(listener)
+    }
+
+    /// Makes a socket for both families, or for IPv4 where that is all there is.
+    fn socket(netns: &NetNs, l3mdev: u32) -> Result<ListenSocket> {
+        let port = params::rendezvous_port();
+        if port == 0 {
+            return Err(ENODEV);
+        }
+        let v6 = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0));
+        let v4 = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port));
+        let bound = |addr: &SocketAddr| {
+            let socket = ListenSocket::create_shared(netns, Family::of(addr))?;
+            socket.set_reuse();
+            if addr.is_ipv6() {
+                socket.set_v6only(false);
+            }
+            if l3mdev != 0 {
+                socket.bind_to_device(l3mdev)?;
+            }
+            socket.bind(addr).map(|()| socket)
+        };
+        match bound(&v6) {
+            Err(error) if error == EAFNOSUPPORT => bound(&v4),
+            other => other,
+        }
+    }
+
+    /// Closes the listener, and resets pending connections. Process context; sleeps.
+    fn close(self: &Arc<Self>) {
+        let pending = self.pending.lock().take();
+        if let Some(PendingSet { socket, conns }) = pending {
+            drop(socket);
+            for conn in conns.iter() {
+                conn.reset();
+            }
+        }
+        work::cancel_delayed::<_, { Self::ACCEPT }>(self);
+        work::cancel_delayed::<_, { Self::SWEEP }>(self);
+        // A running work item ends; a later one finds no connection.
+        drop(self.dispatching.lock());
+    }
+
+    /// The number of the network namespace.
+    pub(super) fn net(&self) -> usize {
+        self.net
+    }
+
+    /// Whether it is the one of that network namespace and L3 master device.
+    fn is_at(&self, net: usize, l3mdev: u32) -> bool {
+        (self.net, self.l3mdev) == (net, l3mdev)
+    }
+
+    /// Whether `peer` may guess once more.
+    pub(super) fn may_guess(&self, peer: IpAddr) -> bool {
+        self.guesses.lock().has_room(peer)
+    }
+
+    /// `peer` has guessed a wrong packet sequence number.
+    pub(super) fn has_guessed(&self, peer: IpAddr) {
+        self.guesses.lock().add(peer);
+    }
+
+    /// Queues the sweep, if there are pending connections.
+    fn sweep_later(self: &Arc<Self>) {
+        let delay = msecs_to_jiffies(RETRY_MS);
+        // As in `queue_accept_later`.
+        let pending = self.pending.lock();
+        if pending
+            .as_ref()
+            .is_some_and(|pending| !pending.conns.is_empty())
+        {
+            work::process().enqueue_delayed::<_, { Self::SWEEP }>(self.clone(), delay);
+        }
+    }
+
+    /// Takes a connection whose time is over out of the set.
+    fn take_overdue(&self) -> Option<Arc<PendingConn>> {
+        let mut guard = self.pending.lock();
+        let limit = params::mpa_request_timeout_ms();
+        (*guard).as_mut()?.conns.evict_older(limit.into())
+    }
+
+    /// Removes a connection from the set.
+    pub(super) fn remove(&self, conn: &Arc<PendingConn>) {
+        let found = {
+            let mut guard = self.pending.lock();
+            let Some(pending) = &mut *guard else {
+                return;
+            };
+            pending.conns.remove(|one| is_same(one, conn).then_some(()))
+        };
+        drop(found);
+    }
+
+    /// Parks a connection request in its pending connection; gives it back if that was evicted.
+    pub(super) fn park(
+        &self,
+        conn: &Arc<PendingConn>,
+        request: ConnRequest,
+    ) -> Result<(), ConnRequest> {
+        let guard = self.pending.lock();
+        let here = guard
+            .as_ref()
+            .is_some_and(|pending| pending.conns.iter().any(|one| is_same(one, conn)));
+        match here {
+            true => {
+                conn.park(request);
+                Ok(())
+            }
+            false => Err(request),
+        }
+    }
+
+    /// Takes a parked connection request for queue pair `number`. Process context; sleeps.
+    pub(super) fn take_parked(&self, number: u32) -> Option<ConnRequest> {
+        let (conn, request) = {
+            let mut guard = self.pending.lock();
+            let conns = &mut (*guard).as_mut()?.conns;
+            conns.remove(|one| one.unpark(number))?
+        };
+        drop(conn);
+        Some(request)
+    }
+}
+
+/// Whether both are the same connection.
+fn is_same(one: &Arc<PendingConn>, other: &Arc<PendingConn>) -> bool {
+    core::ptr::eq(Arc::as_ptr(one), Arc::as_ptr(other))
+}
+
+const _: () = assert!(mem::align_of::<RendezvousListener>() >= 8);

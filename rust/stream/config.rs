@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Configuration of a stream: what the MPA start-up agreed on, and how the local side ends it.
+
+use iwarp_wire::{
+    RtrKind,
+    RtrKinds, //
+};
+use kernel::prelude::*;
+
+/// Which side of the MPA start-up this end was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Sent the Request; may send FPDUs at once.
+    Initiator {
+        /// The ready-to-receive frame agreed on (RFC 6581 section 4.4), sent as the first FPDU.
+        rtr: Option<RtrKind>,
+    },
+    /// Sent the Reply; sends nothing before the first valid FPDU has come (RFC 5044 7.1.2).
+    Responder {
+        /// The ready-to-receive frames of which one must be the first FPDU; empty: any may be.
+        rtr: RtrKinds,
+    },
+}
+
+/// What the MPA start-up agreed on, and where it left the byte stream.
+pub(crate) struct Config {
+    /// CRCs are generated and checked.
+    pub(crate) crc: bool,
+    /// The peer puts markers into what it sends (we asked for them).
+    pub(crate) rx_markers: bool,
+    /// We put markers into what we send (the peer asked for them).
+    pub(crate) tx_markers: bool,
+    /// Read Requests the peer may have outstanding towards us; 0 is legal.
+    pub(crate) ird: u16,
+    /// Read Requests we may have outstanding towards the peer; 0 is legal.
+    pub(crate) ord: u16,
+    /// Our side of the start-up.
+    pub(crate) role: Role,
+    /// Octets already read from the socket behind the start-up frame; normally empty.
+    pub(crate) initial: KVec<u8>,
+    /// The peer is the queue pair itself, and this is the end that receives.
+    pub(crate) mirror: bool,
+}
+
+/// How the local side wants a stream to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Close {
+    /// Everything posted so far is sent, then FIN (RFC 5041 section 6.2.1).
+    Graceful,
+    /// The message in progress is finished, then FIN; nothing else is executed.
+    Disconnect,
+    /// At once for the queue pair; the peer gets what TCP has taken, then FIN.
+    Leave,
+    /// The enhanced connection set-up failed at this end: a Terminate, then FIN (RFC 6581
+    /// section 9.3).
+    SetUpFailed,
+    /// Reset.
+    Abort,
+}
+
+impl Close {
+    /// The precedence: a request of a higher rank replaces one of a lower.
+    pub(super) fn rank(&self) -> u8 {
+        match self {
+            Self::Graceful => 0,
+            Self::Disconnect => 1,
+            Self::Leave => 2,
+            Self::SetUpFailed => 3,
+            Self::Abort => 4,
+        }
+    }
+}

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Deferred work of a stream: work items and timers.
+//!
+//! They continue where a budget ended or a thread owned the socket. They provide memory, limit the
+//! wait for the peer, and release the socket.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        Arc,
+        ArcBorrow, //
+    },
+    time::{
+        msecs_to_jiffies,
+        Jiffies, //
+    },
+    workqueue::WorkItem, //
+};
+
+use super::{
+    batch::{
+        DeferredWork, //
+        Progress,
+    },
+    mem_reserve::LOOK_MS,
+    Stream,
+    BURSTS_PER_ENTRY, //
+};
+use crate::sys::{
+    context::{
+        in_shared_thread,
+        processor_is_wanted,
+        without_io,
+        BhGuard, //
+    },
+    timer::{
+        now_ns,
+        SoftTimer,
+        Timed, //
+    },
+    work as queues, //
+};
+
+/// Jiffies until something is tried again that memory was missing for.
+const RETRY_DELAY: Jiffies = 1;
+
+impl Timed for Stream {
+    fn time_is_up(this: Arc<Self>) {
+        this.note_waiting();
+        let more = this.run_bh() == Progress::More;
+        this.doorbells.deferred_kick_done(now_ns(), more);
+    }
+}
+
+impl Timed<1> for Stream {
+    fn time_is_up(this: Arc<Self>) {
+        let this = this.as_arc_borrow();
+        match this.state.sock().try_lock_bh() {
+            Ok(mut locked) => this.work_in_callback(&mut locked, true),
+            Err(_) => this.queue_process(),
+        };
+    }
+}
+
+impl WorkItem<0> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        // Before it looks at what was read: a later reader queues the item again.
+        this.ack_queued.store(false, Relaxed);
+        this.run_bh();
+    }
+}
+
+impl WorkItem<4> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.run_highpri();
+    }
+}
+
+impl WorkItem<1> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.run_process(false);
+    }
+}
+
+impl WorkItem<2> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.provide_memory();
+        this.run_process(false);
+    }
+}
+
+impl WorkItem<3> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        if !this.was_heard() {
+            this.run_process(true);
+        }
+    }
+}
+
+impl WorkItem<5> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.look_at_memory();
+    }
+}
+
+impl WorkItem<6> for Stream {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.watch_peer();
+    }
+}
+
+impl Stream {
+    /// Sends one burst, and leaves the others to a work item. Softirqs receive what TCP handed to a
+    /// loopback before that. Softirq context.
+    fn run_bh(self: &Arc<Self>) -> Progress {
+        let progress = match self.is_highpri() {
+            true => Progress::More,
+            false => self.send(1),
+        };
+        if progress == Progress::More {
+            self.as_arc_borrow().queue_rest();
+        }
+        progress
+    }
+
+    /// Work that needs process context, or found the socket owned: carries out a local close, and
+    /// releases the socket in the end.
+    pub(super) fn run_process(self: &Arc<Self>, deadline: bool) {
+        let this = self.as_arc_borrow();
+        let over = {
+            let mut locked = self.state.sock().lock();
+            let bh = BhGuard::new();
+            if let Ok(mut opened) = self.state.open(&mut locked) {
+                let (state, locked) = opened.split();
+                if let Some(mut batch) = state.batch() {
+                    // Its lock is not held meanwhile: a close makes completions, with interrupts on.
+                    let wish = self.wish.lock().take();
+                    if let Some(how) = wish {
+                        batch.close(how);
+                    }
+                    if deadline {
+                        batch.deadline(locked);
+                    }
+                }
+            }
+            if this.work(&mut locked, true, BURSTS_PER_ENTRY) == Progress::More {
+                this.queue_rest();
+            }
+            drop(bh);
+            let opened = self.state.open(&mut locked);
+            opened.is_ok_and(|state| state.is_over())
+        };
+        if over {
+            self.release();
+        }
+    }
+
+    /// Allocates with leave to sleep what could not be had without it. Process context.
+    pub(super) fn provide_memory(&self) {
+        let wanted = {
+            let mut locked = self.state.sock().lock();
+            let opened = self.state.open(&mut locked);
+            opened.map_or(0, |mut state| state.reassembly().wanted())
+        };
+        if wanted == 0 {
+            return;
+        }
+        // Should this fail too, the next attempt comes with the next delayed work.
+        // Nor may it wait for a disk or a file system, which may be behind this very connection.
+        if let Ok(room) = without_io(|| KVVec::with_capacity(wanted, GFP_KERNEL)) {
+            let mut locked = self.state.sock().lock();
+            if let Ok(mut state) = self.state.open(&mut locked) {
+                state.reassembly().provide(room);
+            };
+        }
+    }
+
+    /// Releases the socket, and lets go of the queue pair and the owner. Process context.
+    pub(super) fn release(self: &Arc<Self>) {
+        let Some(socket) = self.socket.lock().take() else {
+            return;
+        };
+        let (link, reset) = {
+            let mut locked = self.state.sock().lock();
+            let opened = self.state.open(&mut locked);
+            opened.map_or((None, true), |mut opened| {
+                let (state, locked) = opened.split();
+                (state.unlink(locked), state.wants_reset())
+            })
+        };
+        if reset {
+            socket.set_linger_abort();
+        }
+        // From here on no callback comes any more.
+        drop(socket);
+        drop(link);
+        queues::cancel_delayed::<_, 2>(self);
+        queues::cancel_delayed::<_, 3>(self);
+        queues::cancel_delayed::<_, 5>(self);
+        queues::cancel_delayed::<_, 6>(self);
+        self.doorbell_timer.cancel();
+        self.receive_look.cancel();
+    }
+
+    /// Queues what a batch has deferred.
+    #[inline]
+    pub(super) fn schedule(self: ArcBorrow<'_, Self>, deferred: DeferredWork) {
+        if deferred.is_empty() {
+            return;
+        }
+        if deferred.retry {
+            queues::process().enqueue_delayed::<_, 2>(Arc::from(self), RETRY_DELAY);
+        }
+        if let Some(millis) = deferred.deadline {
+            queues::process().mod_delayed::<_, 3>(Arc::from(self), msecs_to_jiffies(millis));
+        }
+        if let Some(millis) = deferred.look {
+            self.look_again(millis);
+        }
+        if let Some(millis) = deferred.watch_peer {
+            let delay = msecs_to_jiffies(millis);
+            queues::process().enqueue_delayed::<_, 6>(Arc::from(self), delay);
+        }
+        if let Some(nanos) = deferred.look_for_receive {
+            // That of an earlier hold may be queued still.
+            self.receive_look.cancel();
+            SoftTimer::<_, 1>::start(Arc::from(self), nanos);
+        }
+        // The item waits for the holder of the socket, the caller, so it sees what was read. Queueing
+        // it again would cost time for every burst.
+        if deferred.ack && !self.ack_queued.load(Relaxed) {
+            self.ack_queued.store(true, Relaxed);
+            self.queue_bh();
+        }
+        if deferred.process {
+            self.queue_process();
+        }
+    }
+
+    /// Whether the peer of an open stream was heard in time, so that nothing is due. Asked without
+    /// owning the socket: what arrives for a preempted owner waits, and fills the window.
+    fn was_heard(&self) -> bool {
+        let Ok(mut locked) = self.state.sock().try_lock_bh() else {
+            return false;
+        };
+        let opened = self.state.open(&mut locked);
+        opened.is_ok_and(|state| state.was_heard())
+    }
+
+    /// Looks whether memory is to be held for the stream any longer. Process context.
+    fn look_at_memory(self: &Arc<Self>) {
+        let this = self.as_arc_borrow();
+        // A thread owns the socket: the memory is in use.
+        let Ok(mut locked) = self.state.sock().try_lock_bh() else {
+            this.look_again(LOOK_MS);
+            // A release meanwhile may have canceled the item before it was queued again. No item may
+            // wait when the module goes.
+            if self.socket.lock().is_none() {
+                queues::cancel_delayed::<_, 5>(self);
+            }
+            return;
+        };
+        if let Ok(mut opened) = self.state.open(&mut locked) {
+            let (state, locked) = opened.split();
+            if let Some(mut batch) = state.batch() {
+                batch.look_at_memory(locked);
+            }
+            this.schedule(state.take_deferred());
+        };
+    }
+
+    /// Looks whether the peer is heard. Process context; sleeps.
+    fn watch_peer(self: &Arc<Self>) {
+        let this = self.as_arc_borrow();
+        let mut locked = self.state.sock().lock();
+        let bh = BhGuard::new();
+        if let Ok(mut opened) = self.state.open(&mut locked) {
+            let (state, locked) = opened.split();
+            if let Some(mut batch) = state.batch() {
+                batch.watch_peer(locked);
+            }
+            this.schedule(state.take_deferred());
+        }
+        drop(bh);
+        drop(locked);
+        // A release meanwhile has found no item to cancel.
+        if self.socket.lock().is_none() {
+            queues::cancel_delayed::<_, 6>(self);
+        }
+    }
+
+    /// Queues the look at the stream's memory.
+    fn look_again(self: ArcBorrow<'_, Self>, millis: u32) {
+        let delay = msecs_to_jiffies(millis);
+        queues::process().enqueue_delayed::<_, 5>(Arc::from(self), delay);
+    }
+
+    /// Notes how much was posted during a doorbell delay. Softirq context.
+    pub(super) fn note_waiting(&self) {
+        if let Ok(mut locked) = self.state.sock().try_lock_bh() {
+            if let Ok(mut state) = self.state.open(&mut locked) {
+                if let Some(batch) = state.batch() {
+                    self.doorbells.expired(batch.qp.sq().waiting());
+                }
+            }
+        }
+    }
+
+    /// One run of the WQ_HIGHPRI work item.
+    fn run_highpri(self: &Arc<Self>) {
+        match self.send(BURSTS_PER_ENTRY) {
+            // Behind the items of other streams.
+            Progress::More => self.as_arc_borrow().queue_highpri(),
+            Progress::Wait => self.highpri_queued.store(false, Relaxed),
+        }
+    }
+
+    /// Bursts that a callback sends itself.
+    #[inline]
+    pub(super) fn callback_budget(&self) -> u32 {
+        if self.is_highpri() || in_shared_thread() {
+            // With every acknowledgment softirqs would send, and soon `ksoftirqd` would run them for
+            // good.
+            0
+        } else if processor_is_wanted() {
+            1
+        } else {
+            BURSTS_PER_ENTRY
+        }
+    }
+
+    /// Has a work item continue where a budget ended. Any context with interrupts on.
+    ///
+    /// Long softirqs are left to `ksoftirqd`, which shares the CPU with other threads. A program that
+    /// polls for completions would take as much of it as the transfer that it waits for. So long
+    /// transmissions move to a WQ_HIGHPRI work item where other threads want the CPU.
+    pub(super) fn queue_rest(self: ArcBorrow<'_, Self>) {
+        match self.is_highpri() || processor_is_wanted() {
+            true => self.queue_highpri(),
+            false => self.queue_bh(),
+        }
+    }
+
+    /// Whether the WQ_HIGHPRI work item is queued or running: then it alone sends. What two CPUs send
+    /// alternately reaches a peer on this host in another order.
+    #[inline]
+    pub(super) fn is_highpri(&self) -> bool {
+        self.highpri_queued.load(Relaxed)
+    }
+
+    /// Queues the WQ_HIGHPRI work item: on the CPU where it is running, else on this one.
+    fn queue_highpri(self: ArcBorrow<'_, Self>) {
+        self.highpri_queued.store(true, Relaxed);
+        let this = Arc::from(self);
+        let _ = queues::highpri().enqueue::<_, 4>(this);
+    }
+
+    /// Queues the work item in softirq context.
+    pub(super) fn queue_bh(self: ArcBorrow<'_, Self>) {
+        let this = Arc::from(self);
+        let _ = queues::bh().enqueue::<_, 0>(this);
+    }
+
+    /// Queues the work item in process context.
+    pub(super) fn queue_process(self: ArcBorrow<'_, Self>) {
+        let this = Arc::from(self);
+        let _ = queues::process().enqueue::<_, 1>(this);
+    }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Events of a stream, and the work requests that its end leaves.
+
+use kernel::prelude::*;
+
+use super::tx::inflight::SentQueue;
+use crate::verbs::{
+    cq::{
+        WcOpcode,
+        WcStatus, //
+    },
+    qp::QpEvent, //
+};
+
+/// Why a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndReason {
+    /// The peer closed its half at an FPDU boundary.
+    PeerFin,
+    /// The peer reset the connection.
+    Reset,
+    /// The peer sent a Terminate.
+    TerminateReceived,
+    /// An error was found here, and a Terminate tells the peer. With the event that tells the owner
+    /// of the queue pair, if no completion does.
+    TerminateSent(Option<QpEvent>),
+    /// The local side has asked for it.
+    LocalClose,
+    /// TCP gave up: time-out, unreachable, FIN inside an FPDU.
+    LlpError(Error),
+}
+
+/// Work requests that a stream has fetched and not carried out when it ends.
+pub(crate) struct Unfinished {
+    /// Of the send queue.
+    sends: SentQueue,
+    /// One of the send queue that had to wait, behind the others.
+    stalled: Option<(u64, WcOpcode)>,
+    /// One of the receive queue, for a message that has come in part.
+    recv: Option<u64>,
+}
+
+impl Unfinished {
+    /// What is given: sends, one behind them, and a receive.
+    pub(super) fn new(
+        sends: SentQueue,
+        stalled: Option<(u64, WcOpcode)>,
+        recv: Option<u64>,
+    ) -> Self {
+        Self {
+            sends,
+            stalled,
+            recv,
+        }
+    }
+
+    /// There is nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sends.is_empty() && self.stalled.is_none() && self.recv.is_none()
+    }
+
+    /// Takes the oldest work request of the send queue: its name, and what is to be said of it.
+    pub(crate) fn next_send(&mut self) -> Option<(u64, WcOpcode, WcStatus)> {
+        if let Some(entry) = self.sends.pop() {
+            let status = match entry.status {
+                WcStatus::Success => WcStatus::WrFlush,
+                error => error,
+            };
+            return Some((entry.id, entry.opcode, status));
+        }
+        let (id, opcode) = self.stalled.take()?;
+        Some((id, opcode, WcStatus::WrFlush))
+    }
+
+    /// Takes the work request of the receive queue.
+    pub(crate) fn next_recv(&mut self) -> Option<u64> {
+        self.recv.take()
+    }
+
+    /// There is one of the receive queue.
+    pub(crate) fn has_recv(&self) -> bool {
+        self.recv.is_some()
+    }
+}
+
+/// What a stream tells its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamEvent {
+    /// The responder's side may send: the first FPDU, or the agreed ready-to-receive frame, came
+    /// in whole. Once, and only on the responder's side.
+    Ready,
+    /// The peer has closed its half at an FPDU boundary, and work requests of this end are still
+    /// carried out. [`Ended`](Self::Ended) follows.
+    HalfClosed,
+    /// The queue pair has been told and is flushed. Once for every stream that was started.
+    Ended(EndReason),
+}
+
+/// The user of a stream: its starter, which hears of events.
+pub(crate) trait StreamOwner: Send + Sync {
+    /// Takes note of an event. Softirq or process context, under the socket lock: must neither
+    /// sleep nor call back into the stream.
+    fn stream_event(&self, event: StreamEvent);
+}

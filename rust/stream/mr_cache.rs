@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions that one batch touches, pinned once.
+//!
+//! A lookup with a pin costs two atomic operations, and the segments of a batch mostly name the
+//! same region. [`MrCache`] keeps the last few regions pinned until the socket lock is released.
+//! Rights and bounds are checked for every segment (RFC 5041 section 7.1, RFC 5040 section 7.2).
+
+use iwarp_wire::rdmap::terminate;
+use kernel::prelude::*;
+
+use crate::{
+    sys::octets::Octets,
+    verbs::{
+        queue::wqe::{
+            Sge,
+            Sgl, //
+        },
+        region::{
+            Access,
+            AccessError,
+            Invalidator,
+            LocalBuf,
+            PinnedRegion, //
+        },
+        Qp,
+        Stag, //
+    },
+};
+
+/// The protocol's name of an access error, from which it derives what the peer is told.
+pub(super) fn to_wire(error: AccessError) -> terminate::AccessError {
+    match error {
+        AccessError::InvalidStag => terminate::AccessError::InvalidStag,
+        AccessError::Bounds => terminate::AccessError::Bounds,
+        AccessError::Rights => terminate::AccessError::Rights,
+        AccessError::NotAssociated => terminate::AccessError::NotAssociated,
+        AccessError::Wrap => terminate::AccessError::Wrap,
+    }
+}
+
+/// Regions pinned for one batch under the socket lock.
+///
+/// Never kept beyond the batch, and never while a region is invalidated: revocation waits for the
+/// region waits for its MR cache to go.
+pub(super) struct MrCache<'q> {
+    /// The queue pair that the memory has to be associated with.
+    qp: &'q Qp,
+    /// Regions named by the peer, the one used last in front.
+    remote: [Option<PinnedRegion>; 2],
+    /// Memory named by our own work requests, the one used last in front.
+    local: [Option<LocalBuf>; 2],
+}
+
+impl<'q> MrCache<'q> {
+    /// Nothing is pinned yet.
+    #[inline]
+    pub(super) fn new(qp: &'q Qp) -> Self {
+        Self {
+            qp,
+            remote: [None, None],
+            local: [None, None],
+        }
+    }
+
+    /// The region `stag` as the peer may use it, after the checks for `len` octets at `addr`.
+    ///
+    /// `len` is not zero: zero-length operations are not checked (RFC 5041 section 5.2).
+    #[inline]
+    pub(super) fn remote(
+        &mut self,
+        stag: Stag,
+        addr: u64,
+        len: u32,
+        need: Access,
+    ) -> Result<&PinnedRegion, AccessError> {
+        if !matches!(self.remote.first(), Some(Some(r)) if r.stag() == stag) {
+            let [first, second] = &mut self.remote;
+            core::mem::swap(first, second);
+            if !matches!(first, Some(r) if r.stag() == stag) {
+                *first = None;
+                *first = Some(
+                    self.qp
+                        .device()
+                        .regions()
+                        .pin(stag, self.qp.association())?,
+                );
+            }
+        }
+        let [Some(region), _] = &self.remote else {
+            return Err(AccessError::InvalidStag);
+        };
+        region.check(addr, len, need)?;
+        Ok(region)
+    }
+
+    /// The memory of one of our own scatter-gather elements, checked as a whole.
+    #[inline]
+    fn local(&mut self, sge: &Sge, need: Access) -> Result<&LocalBuf, AccessError> {
+        let [first, second] = &mut self.local;
+        if !matches!(first, Some(buf) if buf.is_for(sge)) {
+            core::mem::swap(first, second);
+        }
+        match first {
+            Some(buf) if buf.is_for(sge) => buf.check(sge, need)?,
+            _ => {
+                *first = None;
+                *first = Some(self.qp.local(sge, need)?);
+            }
+        }
+        first.as_ref().ok_or(AccessError::InvalidStag)
+    }
+
+    /// Lets go of everything.
+    #[inline]
+    pub(super) fn release(&mut self) {
+        self.remote = [None, None];
+        self.local = [None, None];
+    }
+
+    /// Makes `stag` invalid; returns when nothing accesses its memory any more, whether it was this
+    /// that did it.
+    pub(super) fn invalidate(&mut self, stag: Stag, by: Invalidator) -> Result<bool, AccessError> {
+        self.release();
+        self.qp.device().regions().invalidate(stag, by)
+    }
+
+    /// Checks that a list names memory that may be used with `need`.
+    pub(super) fn check_list(&mut self, list: &Sgl, need: Access) -> Result<(), AccessError> {
+        for sge in list.as_slice().iter().filter(|sge| sge.len != 0) {
+            self.local(sge, need)?;
+        }
+        Ok(())
+    }
+
+    /// Copies octets `off..off + dst.len()` of the memory a list describes into `dst`.
+    #[inline]
+    pub(super) fn gather(
+        &mut self,
+        list: &Sgl,
+        off: u32,
+        dst: &mut [u8],
+    ) -> Result<(), AccessError> {
+        let mut dst = dst;
+        for (sge, addr, len) in pieces(list, off, dst.len()) {
+            let (now, rest) = dst.split_at_mut_checked(len).ok_or(AccessError::Bounds)?;
+            self.local(sge, Access::NONE)?.read_at(addr, now)?;
+            dst = rest;
+        }
+        match dst.is_empty() {
+            true => Ok(()),
+            false => Err(AccessError::Bounds),
+        }
+    }
+
+    /// Copies `src` to octets `off..off + src.len()` of the memory a list describes.
+    #[inline]
+    pub(super) fn scatter(
+        &mut self,
+        list: &Sgl,
+        off: u32,
+        src: Octets<'_>,
+    ) -> Result<(), AccessError> {
+        let mut src = src;
+        for (sge, addr, len) in pieces(list, off, src.len()) {
+            let (now, rest) = src.split_at_checked(len).ok_or(AccessError::Bounds)?;
+            self.local(sge, Access::LOCAL_WRITE)?.write_at(addr, now)?;
+            src = rest;
+        }
+        match src.is_empty() {
+            true => Ok(()),
+            false => Err(AccessError::Bounds),
+        }
+    }
+}
+
+/// The parts of a list's elements that octets `off..off + len` of it cover.
+#[inline]
+fn pieces(list: &Sgl, off: u32, len: usize) -> impl Iterator<Item = (&Sge, u64, usize)> {
+    let mut skip = off;
+    let mut left = len;
+    list.as_slice().iter().filter_map(move |sge| {
+        if left == 0 {
+            return None;
+        }
+        let Some(avail) = sge.len.checked_sub(skip).filter(|&n| n != 0) else {
+            skip = skip.saturating_sub(sge.len);
+            return None;
+        };
+        let addr = sge.addr.wrapping_add(u64::from(skip));
+        let now = left.min(avail as usize);
+        skip = 0;
+        left = left.saturating_sub(now);
+        Some((sge, addr, now))
+    })
+}

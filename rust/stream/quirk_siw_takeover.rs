@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Workaround for siw responders that overlook what arrives during their takeover of the socket.
+//!
+//! siw does not look at octets that arrive between its Reply and the takeover, until more arrive. An
+//! initiator that sends a request at once, and waits for the answer, would wait for ever. So an
+//! initiator that has sent a message, and received none, repeats the Write without payload that its
+//! stream began with. The peer does not look at STag and offset of such a Write (RFC 5041 section
+//! 5.2). It places nothing, and completes no work request on either side: no other peer notices it.
+
+/// Milliseconds from the start of the stream to the first repetition, and from each to the next.
+const WAITS_MS: [u32; 3] = [500, 1_000, 2_000];
+
+/// The repetitions of a stream. Belongs to the holder of the socket.
+pub(super) struct SiwTakeover {
+    /// The peer has sent something: the takeover is done.
+    heard: bool,
+    /// The waits that are not over.
+    left: &'static [u32],
+}
+
+impl SiwTakeover {
+    /// For an initiator that has `heard` its peer, or not yet.
+    pub(super) fn new(heard: bool) -> Self {
+        Self {
+            heard,
+            left: &WAITS_MS,
+        }
+    }
+
+    /// For a responder, which does not send first.
+    pub(super) fn none() -> Self {
+        Self {
+            heard: true,
+            left: &[],
+        }
+    }
+
+    /// The peer has sent something.
+    #[inline]
+    pub(super) fn heard(&mut self) {
+        self.heard = true;
+    }
+
+    /// Milliseconds until the next repetition may be due, if there is one.
+    pub(super) fn next(&self) -> Option<u32> {
+        match self.heard {
+            true => None,
+            false => self.left.first().copied(),
+        }
+    }
+
+    /// The wait is over; whether the Write is to be repeated. Without a message `asked` the peer has
+    /// nothing to answer, and a later message arrives after the takeover.
+    pub(super) fn due(&mut self, asked: bool) -> bool {
+        match self.left.split_first() {
+            Some((_, left)) if asked && !self.heard => {
+                self.left = left;
+                true
+            }
+            _ => {
+                self.left = &[];
+                false
+            }
+        }
+    }
+}
+
+#[kernel::macros::kunit_tests(rsiw_stream_siw_takeover)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_answered_a_few_times() {
+        let mut siw_takeover = SiwTakeover::new(false);
+        for wait in WAITS_MS {
+            assert_eq!(siw_takeover.next(), Some(wait));
+            assert!(siw_takeover.due(true));
+        }
+        assert_eq!(siw_takeover.next(), None);
+        assert!(!siw_takeover.due(true));
+    }
+
+    #[test]
+    fn a_peer_that_was_heard_is_not() {
+        let mut siw_takeover = SiwTakeover::new(false);
+        assert!(siw_takeover.due(true));
+        siw_takeover.heard();
+        assert_eq!(siw_takeover.next(), None);
+        assert!(!siw_takeover.due(true));
+        assert_eq!(SiwTakeover::new(true).next(), None);
+        assert_eq!(SiwTakeover::none().next(), None);
+    }
+
+    #[test]
+    fn nothing_is_repeated_without_a_message() {
+        let mut siw_takeover = SiwTakeover::new(false);
+        assert!(!siw_takeover.due(false));
+        assert_eq!(siw_takeover.next(), None);
+    }
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An FPDU that comes in parts.
+//!
+//! What TCP has received must be taken at every call, or the window closes for good: TCP frees a
+//! buffer only as a whole, and a few octets left in it hold on to all of its memory. The tail of
+//! an incomplete FPDU therefore moves here, to be checked and placed when it is whole. Most FPDUs
+//! never come here; memory is there only while something is in it.
+
+use kernel::{
+    alloc::flags::{
+        GFP_ATOMIC,
+        __GFP_NOWARN, //
+    },
+    prelude::*, //
+};
+
+use crate::stream::rx::source::Source;
+use crate::sys::octets::Octets;
+
+/// The longest FPDU there can be: ULPDU_Length 65535, framed and padded, and a marker in front of
+/// it and every 512 octets.
+const MAX_LEN: usize = 2 + 65535 + 3 + 4 + 4 * 130;
+
+/// Memory for octets.
+///
+/// Memory of `vmalloc()` is allocated where sleeping is allowed, and never grows in a softirq:
+/// `vmalloc()` works there, but takes locks that processes hold with softirqs on.
+enum Room {
+    /// Had at once.
+    Atomic(KVec<u8>),
+    /// [Provided](Reassembly::provide) later.
+    Provided(KVVec<u8>),
+}
+
+impl Room {
+    /// What is in it.
+    fn octets(&self) -> &[u8] {
+        match self {
+            Self::Atomic(octets) => octets,
+            Self::Provided(octets) => octets,
+        }
+    }
+
+    /// How many octets it can hold.
+    fn capacity(&self) -> usize {
+        match self {
+            Self::Atomic(octets) => octets.capacity(),
+            Self::Provided(octets) => octets.capacity(),
+        }
+    }
+
+    /// Makes it hold `more` octets besides what is in it.
+    fn reserve(&mut self, more: usize) -> Result {
+        match self {
+            Self::Atomic(octets) => Ok(octets.reserve(more, GFP_ATOMIC | __GFP_NOWARN)?),
+            Self::Provided(_) => Err(ENOMEM),
+        }
+    }
+
+    /// Appends what there is room for.
+    fn extend(&mut self, chunk: Octets<'_>) -> Result {
+        if self.capacity().saturating_sub(self.octets().len()) < chunk.len() {
+            return Err(ENOMEM);
+        }
+        match self {
+            Self::Atomic(octets) => chunk.append_to(octets),
+            Self::Provided(octets) => chunk.append_to(octets),
+        };
+        Ok(())
+    }
+}
+
+/// The beginning of an FPDU.
+pub(in crate::stream) struct Reassembly {
+    /// The octets that came.
+    room: Room,
+    /// Room that could not be had in atomic context.
+    wanted: usize,
+}
+
+impl Reassembly {
+    /// Holds nothing.
+    pub(in crate::stream) const fn new() -> Self {
+        Self {
+            room: Room::Atomic(KVec::new()),
+            wanted: 0,
+        }
+    }
+
+    /// Octets held.
+    #[inline]
+    pub(in crate::stream) fn len(&self) -> usize {
+        self.octets().len()
+    }
+
+    /// No FPDU is incomplete.
+    #[inline]
+    pub(in crate::stream) fn is_empty(&self) -> bool {
+        self.octets().is_empty()
+    }
+
+    /// The octets held.
+    #[inline]
+    pub(in crate::stream) fn octets(&self) -> &[u8] {
+        self.room.octets()
+    }
+
+    /// The octets held, for markers to be taken out of.
+    pub(in crate::stream) fn octets_mut(&mut self) -> &mut [u8] {
+        match &mut self.room {
+            Room::Atomic(octets) => octets,
+            Room::Provided(octets) => octets,
+        }
+    }
+
+    /// Octets of memory there are with room for an FPDU of `len` octets.
+    pub(in crate::stream) fn footprint(&self, len: usize) -> u32 {
+        let octets = len.min(MAX_LEN).max(self.room.capacity());
+        // `kmalloc()` rounds up to powers of two, but for two sizes below 256.
+        octets.next_power_of_two() as u32
+    }
+
+    /// Makes room for an FPDU of `len` octets.
+    ///
+    /// # Errors
+    ///
+    /// No memory now; what is held stays, and [`Self::wanted`] tells.
+    pub(in crate::stream) fn reserve(&mut self, len: usize) -> Result {
+        let len = len.min(MAX_LEN);
+        if len <= self.room.capacity() {
+            self.wanted = 0;
+            return Ok(());
+        }
+        let more = len.saturating_sub(self.len());
+        let room = self.room.reserve(more);
+        self.wanted = if room.is_err() { len } else { 0 };
+        room
+    }
+
+    /// Octets of memory that were missing; 0 if none were.
+    pub(in crate::stream) fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    /// Takes memory that was allocated where sleeping is allowed.
+    pub(in crate::stream) fn provide(&mut self, room: KVVec<u8>) {
+        let mut room = Room::Provided(room);
+        if room.capacity() > self.room.capacity() && room.extend(self.octets().into()).is_ok() {
+            self.room = room;
+            self.wanted = 0;
+        }
+    }
+
+    /// Appends `len` octets of `src` from offset `off`, as far as there is room.
+    pub(in crate::stream) fn fill<S: Source + ?Sized>(
+        &mut self,
+        src: &S,
+        off: usize,
+        len: usize,
+    ) -> Result {
+        let left = self.room.capacity().saturating_sub(self.len());
+        let room = &mut self.room;
+        src.chunks(off, len.min(left), |chunk| room.extend(chunk))
+    }
+}
+
+#[kunit_tests(rsiw_stream_stash)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn provided_room_does_not_grow_by_itself() -> Result {
+        let mut reassembly = Reassembly::new();
+        reassembly.reserve(10)?;
+        reassembly.fill(&[1_u8, 2, 3][..], 0, 3)?;
+        reassembly.provide(KVVec::with_capacity(4096, GFP_KERNEL)?);
+        assert!(matches!(reassembly.room, Room::Provided(_)));
+        assert!(reassembly.octets() == [1, 2, 3]);
+        reassembly.reserve(4096)?;
+        assert_eq!(reassembly.wanted(), 0);
+        let more = reassembly.room.capacity() + 1;
+        assert!(reassembly.reserve(more).is_err());
+        assert_eq!(reassembly.wanted(), more);
+        assert!(reassembly.octets() == [1, 2, 3]);
+        reassembly.provide(KVVec::with_capacity(more, GFP_KERNEL)?);
+        assert_eq!(reassembly.wanted(), 0);
+        reassembly.reserve(more)?;
+        reassembly.fill(&[4_u8, 5][..], 1, 1)?;
+        assert!(reassembly.octets() == [1, 2, 3, 5]);
+        Ok(())
+    }
+}

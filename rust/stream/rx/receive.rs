@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From TCP's receive queue to whole, verified FPDUs (RFC 5044 sections 4 and 6).
+//!
+//! Everything that arrived is taken at every call, but for a Send that is [held](super::hold), and
+//! what is behind it. An FPDU that lies in one socket buffer is
+//! checked and delivered where it lies; one that comes in parts, or with markers in it, goes
+//! through the reassembly buffer. Nothing is delivered before its CRC is verified.
+
+use iwarp_wire::{
+    crc::Digest,
+    mpa::fpdu::{
+        Fpdu,
+        Framer,
+        Next,
+        CRC_LEN,
+        LENGTH_LEN, //
+    },
+    rdmap::terminate::{
+        Terminate,
+        TerminateReason, //
+    },
+    rx::{
+        self,
+        Receiver,
+        HEAD_LEN, //
+    },
+    RtrKinds, //
+};
+use kernel::prelude::*;
+
+use crate::stream::{
+    batch::{
+        Batch, //
+        Proto,
+        StreamPhase,
+    },
+    rx::reassembly::Reassembly,
+    rx::rnr_hold::Hold,
+    rx::source::Source,
+    Config,
+    Role, //
+};
+use crate::{
+    sys::{
+        skb::SkbView,
+        socket::Locked, //
+    },
+    verbs::queue::wqe::RecvWqe, //
+};
+
+/// Octets of an FPDU looked at to understand it: the length field and the headers behind it.
+const PEEK: usize = LENGTH_LEN + HEAD_LEN;
+
+/// The incoming half.
+pub(in crate::stream) struct Rx {
+    /// Finds the FPDUs.
+    framer: Framer,
+    /// Decides about their content.
+    pub(in crate::stream) receiver: Receiver,
+    /// An FPDU of which not everything came.
+    pub(in crate::stream) reassembly: Reassembly,
+    /// The Receive that the current message goes to.
+    pub(in crate::stream) recv: Option<RecvWqe>,
+    /// A Send that waits for a Receive: nothing behind it is read.
+    pub(in crate::stream) hold: Option<Hold>,
+    /// TCP may have octets that nobody has looked at since the stream ended.
+    pub(in crate::stream) unread: bool,
+    /// What was read together with the start-up frame.
+    initial: KVec<u8>,
+    /// Octets of it that have been worked on.
+    initial_taken: usize,
+}
+
+impl Rx {
+    /// Prepares the incoming half.
+    pub(in crate::stream) fn new(config: Config) -> Self {
+        let (responder, rtr) = match config.role {
+            Role::Initiator { .. } => (false, RtrKinds::NONE),
+            Role::Responder { rtr } => (true, rtr),
+        };
+        Self {
+            framer: Framer::new(config.rx_markers, config.crc),
+            receiver: Receiver::new(rx::Config {
+                responder,
+                rtr,
+                immediate: false,
+                atomics: false,
+            }),
+            reassembly: Reassembly::new(),
+            recv: None,
+            hold: None,
+            unread: false,
+            initial: config.initial,
+            initial_taken: 0,
+        }
+    }
+
+    /// The stream stands between two FPDUs.
+    pub(in crate::stream) fn at_boundary(&self) -> bool {
+        self.reassembly.is_empty() && self.initial.is_empty()
+    }
+}
+
+/// The first of `left` octets at offset `off`, as many as [`PEEK`] if there are.
+///
+/// Copied, since a sender on this host may share the memory they lie in; as one array
+/// where they are one piece, so that the copy stays in registers.
+#[inline]
+fn peek<'p, S: Source + ?Sized>(
+    src: &S,
+    off: usize,
+    left: usize,
+    front: &'p mut [u8; PEEK],
+) -> Result<&'p [u8]> {
+    if let Some(here) = src.piece(off, PEEK).first_chunk() {
+        *front = here;
+        return Ok(front);
+    }
+    let seen = front.get_mut(..left.min(PEEK)).unwrap_or_default();
+    src.copy(off, seen)?;
+    Ok(seen)
+}
+
+impl Batch<'_> {
+    /// Takes in what arrived; returns the octets read, which TCP is still to be told of.
+    pub(in crate::stream) fn receive(&mut self, locked: &mut Locked) -> usize {
+        if self.proto.rx.hold.is_some() && !self.look_for_receive() {
+            return 0;
+        }
+        if !self.proto.rx.initial.is_empty() {
+            self.receive_initial(locked);
+            if self.is_held() {
+                return 0;
+            }
+        }
+        let seen = self.proto.ack_batch.octets();
+        let mut taken = locked.receive_walk(seen, |skb| self.take_in(skb));
+        while self.charge_reassembly(locked) {
+            let seen = seen.saturating_add(taken);
+            let more = locked.receive_walk(seen, |skb| self.take_in(skb));
+            taken = taken.saturating_add(more);
+        }
+        taken
+    }
+
+    /// Works on what a socket buffer has; returns the octets taken.
+    #[inline]
+    fn take_in(&mut self, skb: &SkbView<'_>) -> usize {
+        if skb.is_readable() {
+            return self.feed(skb, skb.len());
+        }
+        // They arrived in memory of a device, where no CPU reads them.
+        self.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
+        skb.len()
+    }
+
+    /// Takes in what was read together with the start-up frame.
+    #[cold]
+    fn receive_initial(&mut self, locked: &mut Locked) {
+        let initial = core::mem::replace(&mut self.proto.rx.initial, KVec::new());
+        let rest = initial
+            .get(self.proto.rx.initial_taken..)
+            .unwrap_or_default();
+        let mut taken = self.feed(rest, rest.len());
+        while taken < rest.len() && self.charge_reassembly(locked) {
+            let more = rest.get(taken..).unwrap_or_default();
+            taken = taken.saturating_add(self.feed(more, more.len()));
+        }
+        if taken == rest.len() {
+            return;
+        }
+        if self.is_held() {
+            let before = self.proto.rx.initial_taken;
+            self.proto.rx.initial_taken = before.saturating_add(taken);
+            self.proto.rx.initial = initial;
+            return;
+        }
+        // Memory was missing half way. This is rare enough to give the connection up.
+        self.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
+    }
+
+    /// The stream has ended while a Send was held: throws away what TCP has.
+    #[cold]
+    pub(in crate::stream) fn receive_the_rest(&mut self, locked: &mut Locked) {
+        self.proto.rx.unread = false;
+        let taken = self.receive(locked);
+        locked.receive_done(self.proto.ack_batch.flush().saturating_add(taken));
+        self.watch_tcp(locked);
+    }
+
+    /// Works on the `len` octets of `src`; returns how many of them were taken, less than all
+    /// only if memory is missing, or a Send is held.
+    fn feed<S: Source + ?Sized>(&mut self, src: &S, len: usize) -> usize {
+        let mut off = 0;
+        while off < len {
+            if self.proto.phase >= StreamPhase::Leaving {
+                return len;
+            }
+            let left = len.wrapping_sub(off);
+            let taken = match self.proto.rx.reassembly.is_empty() {
+                true => self.take_whole(src, off, left),
+                false => self.take_part(src, off, left),
+            };
+            match taken {
+                Ok(taken) => off = off.wrapping_add(taken),
+                Err(_) => {
+                    // A charge that is missing may be granted at once.
+                    self.proto.deferred.retry |= !self.proto.excess.is_wanted();
+                    return off;
+                }
+            }
+            if self.proto.rx.hold.is_some() {
+                return off;
+            }
+        }
+        len
+    }
+
+    /// Takes an FPDU at offset `off` if the whole of it is there and free of markers, else its
+    /// beginning into the reassembly buffer. Returns the octets taken.
+    #[inline]
+    fn take_whole<S: Source + ?Sized>(
+        &mut self,
+        src: &S,
+        off: usize,
+        left: usize,
+    ) -> Result<usize> {
+        let mut front = [0; PEEK];
+        let seen = peek(src, off, left, &mut front)?;
+        match self.proto.rx.framer.next(seen) {
+            Next::Fpdu(fpdu) if fpdu.wire_len() <= left && fpdu.is_plain() => {
+                self.verified(src, off, seen.get(LENGTH_LEN..).unwrap_or_default(), &fpdu);
+                if self.proto.rx.hold.is_some() {
+                    // It stays in TCP's queue.
+                    return Ok(0);
+                }
+                self.proto.rx.framer.advance(&fpdu);
+                self.proto.tally.received(fpdu.wire_len());
+                Ok(fpdu.wire_len())
+            }
+            _ => self.take_part(src, off, left),
+        }
+    }
+
+    /// Verifies the CRC of an FPDU without markers, and delivers it.
+    #[inline]
+    fn verified<S: Source + ?Sized>(&mut self, src: &S, off: usize, head: &[u8], fpdu: &Fpdu) {
+        if self.proto.rx.framer.crc() {
+            let mut field = [0; CRC_LEN];
+            let crc = src.crc32c(off, fpdu.crc_len(), Digest::new().raw());
+            let checked = crc
+                .and_then(|crc| {
+                    src.copy(off.wrapping_add(fpdu.crc_len()), &mut field)?;
+                    Ok(Digest::from_raw(crc))
+                })
+                .map_err(|_| TerminateReason::RdmapCatastrophic)
+                .and_then(|digest| fpdu.check_crc(digest, field));
+            if let Err(reason) = checked {
+                return self.fail(Terminate::bare(reason));
+            }
+        }
+        let ulpdu = off.wrapping_add(LENGTH_LEN);
+        self.deliver(src, ulpdu, head, fpdu.ulpdu_len());
+        if let Some(hold) = &mut self.proto.rx.hold {
+            hold.describe(head, fpdu.ulpdu_len());
+        }
+    }
+
+    /// Moves octets of an incomplete FPDU into the reassembly buffer, and delivers it once it is whole.
+    /// Returns the octets taken.
+    fn take_part<S: Source + ?Sized>(&mut self, src: &S, off: usize, left: usize) -> Result<usize> {
+        let mut taken: usize = 0;
+        loop {
+            let Proto { rx, excess, .. } = &mut *self.proto;
+            let next = rx.framer.next(rx.reassembly.octets());
+            let total = match &next {
+                Next::Need(total) => *total,
+                Next::Fpdu(fpdu) => fpdu.wire_len(),
+            };
+            let missing = total.saturating_sub(rx.reassembly.len());
+            if let (Next::Fpdu(fpdu), 0) = (next, missing) {
+                let whole = core::mem::replace(&mut rx.reassembly, Reassembly::new());
+                rx.framer.advance(&fpdu);
+                self.proto.tally.received(fpdu.wire_len());
+                self.reassembled(whole, &fpdu);
+                return Ok(taken);
+            }
+            let now = missing.min(left.saturating_sub(taken));
+            if now == 0 {
+                return Ok(taken);
+            }
+            // What was moved so far stays moved also when memory is missing now.
+            let moved = match excess.reassemble(rx.reassembly.footprint(total)) {
+                true => rx.reassembly.reserve(total),
+                false => Err(ENOMEM),
+            };
+            let moved = moved.and_then(|()| rx.reassembly.fill(src, off.wrapping_add(taken), now));
+            match moved {
+                Ok(()) => taken = taken.wrapping_add(now),
+                Err(_) if taken != 0 => return Ok(taken),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Verifies an FPDU that came in parts, and delivers or keeps it.
+    fn reassembled(&mut self, mut whole: Reassembly, fpdu: &Fpdu) {
+        self.deliver_reassembled(&mut whole, fpdu);
+        match &mut self.proto.rx.hold {
+            // Its memory stays counted until the hold ends.
+            Some(hold) => hold.keep(whole, fpdu.head_len(), fpdu.ulpdu_len()),
+            None => {
+                self.proto.excess.reassemble(0);
+            }
+        }
+    }
+
+    /// Verifies an FPDU that came in parts, and delivers it.
+    fn deliver_reassembled(&mut self, whole: &mut Reassembly, fpdu: &Fpdu) {
+        if fpdu.is_plain() {
+            let octets = whole.octets();
+            let head = octets.get(LENGTH_LEN..).unwrap_or_default();
+            return self.verified(octets, 0, head, fpdu);
+        }
+        if self.proto.rx.framer.crc() {
+            if let Err(reason) = fpdu.check::<crate::sys::crc::Kernel>(whole.octets()) {
+                return self.fail(Terminate::bare(reason));
+            }
+        }
+        match fpdu.strip(whole.octets_mut()) {
+            Ok(ulpdu) => {
+                self.deliver(ulpdu, 0, ulpdu, fpdu.ulpdu_len());
+                if let Some(hold) = &mut self.proto.rx.hold {
+                    hold.describe(ulpdu, fpdu.ulpdu_len());
+                }
+            }
+            Err(reason) => self.fail(Terminate::bare(reason)),
+        }
+    }
+}
+
+#[kunit_tests(rsiw_stream_receive)]
+mod tests {
+    use super::*;
+    use crate::sys::octets::Octets;
+
+    /// Octets in two pieces, of which the first one has `cut`; as a socket buffer's, with nothing
+    /// behind them.
+    struct Cut<'a> {
+        octets: &'a [u8],
+        cut: usize,
+    }
+
+    impl Source for Cut<'_> {
+        fn piece(&self, off: usize, max: usize) -> Octets<'_> {
+            let end = if off < self.cut {
+                self.cut
+            } else {
+                self.octets.len()
+            };
+            Octets::from(self.octets.get(off..end).unwrap_or_default()).up_to(max)
+        }
+
+        fn copy(&self, off: usize, dst: &mut [u8]) -> Result {
+            self.octets.copy(off, dst)
+        }
+
+        fn crc32c(&self, off: usize, len: usize, seed: u32) -> Result<u32> {
+            self.octets.crc32c(off, len, seed)
+        }
+
+        fn chunks<E>(
+            &self,
+            off: usize,
+            len: usize,
+            f: impl FnMut(Octets<'_>) -> Result<(), E>,
+        ) -> Result<(), E> {
+            Source::chunks(self.octets, off, len, f)
+        }
+    }
+
+    /// MPA-52: where socket buffers and their fragments begin says nothing about FPDUs, so the
+    /// headers are seen whole wherever they are cut.
+    #[test]
+    fn headers_are_seen_whole_wherever_they_are_cut() -> Result {
+        let mut octets = [0u8; 3 * PEEK];
+        for (octet, value) in octets.iter_mut().zip(1..) {
+            *octet = value;
+        }
+        for cut in 0..=octets.len() {
+            let src = Cut {
+                octets: &octets,
+                cut,
+            };
+            for off in 0..octets.len() {
+                let left = octets.len() - off;
+                let mut front = [0; PEEK];
+                let seen = peek(&src, off, left, &mut front)?;
+                assert_eq!(Some(seen), octets.get(off..off + left.min(PEEK)));
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_seen() {
+        let octets = [7u8; PEEK - 1];
+        let mut front = [0; PEEK];
+        assert!(peek(&octets[..], 0, PEEK, &mut front).is_err());
+        assert!(peek(&octets[..], PEEK, 1, &mut front).is_err());
+        assert!(peek(&octets[..], usize::MAX, PEEK, &mut front).is_err());
+    }
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Receiver not ready: a Send for which no receive is posted is held until one is.
+//!
+//! A held Send stays where it is: in TCP's receive queue, or, if it came in parts, in the
+//! reassembly buffer. Nothing behind it is read, so TCP's window closes. Each batch that receives
+//! looks for a receive first; a timer makes one such batch at short and then growing intervals,
+//! since a process posts a receive by a store to its ring. A kernel user's post starts the timer
+//! at once. After the time limit of the queue pair ([`Qp::rnr_limit`](crate::verbs::Qp::rnr_limit))
+//! the stream ends with the Terminate of RFC 5041 section 7.2: no buffer available.
+//!
+//! The state belongs to the holder of the socket.
+
+use iwarp_wire::{
+    rdmap::terminate::{
+        Terminate,
+        TerminateReason, //
+    },
+    rx::SendSegment, //
+};
+
+use crate::stream::{
+    batch::{
+        Batch, //
+        StreamPhase,
+    },
+    rx::reassembly::Reassembly,
+};
+use crate::{
+    sys::timer::now_ns,
+    verbs::{
+        counters::Counter,
+        QpState, //
+    }, //
+};
+
+/// Nanoseconds until the first look for a receive.
+const FIRST_LOOK: i64 = 20_000;
+
+/// Nanoseconds between two looks, at most, in the first quarter of a second of a hold.
+const LAST_LOOK: i64 = 4_000_000;
+
+/// Nanoseconds between two looks, at most.
+const LONGEST_LOOK: i64 = 32_000_000;
+
+/// Nanoseconds of a hold after which a FIN behind it is reported to the owner.
+const FIN_WAITS: i64 = 500_000_000;
+
+/// Nanoseconds of a microsecond.
+const NS_PER_US: i64 = 1_000;
+
+/// A Send that waits for a receive.
+pub(in crate::stream) struct Hold {
+    /// When the hold began, in nanoseconds.
+    since: i64,
+    /// When it ends at the latest; `None`: never.
+    until: Option<i64>,
+    /// The time up to which the device's counter includes the hold.
+    counted: i64,
+    /// What the peer is told when the hold ends without a receive.
+    refusal: Terminate,
+    /// The FPDU, if TCP does not have it any more.
+    kept: Option<HeldFpdu>,
+}
+
+/// A verified FPDU in the reassembly buffer, without markers in its ULPDU.
+struct HeldFpdu {
+    /// The FPDU.
+    fpdu: Reassembly,
+    /// Where its ULPDU begins.
+    start: usize,
+    /// Octets of the ULPDU.
+    len: u16,
+}
+
+impl HeldFpdu {
+    /// The ULPDU.
+    fn ulpdu(&self) -> &[u8] {
+        let octets = self.fpdu.octets().get(self.start..).unwrap_or_default();
+        octets.get(..usize::from(self.len)).unwrap_or_default()
+    }
+}
+
+impl Hold {
+    /// A hold that begins `now`, for `limit` nanoseconds or for ever.
+    fn new(now: i64, limit: Option<u64>, segment: &SendSegment) -> Self {
+        Self {
+            since: now,
+            until: limit.map(|limit| now.saturating_add_unsigned(limit)),
+            counted: now,
+            refusal: Terminate::bare(segment.no_buffer()),
+            kept: None,
+        }
+    }
+
+    /// Notes the held segment: its ULPDU has `len` octets and begins with `head`.
+    pub(in crate::stream) fn describe(&mut self, head: &[u8], len: u16) {
+        self.refusal = Terminate::for_segment(self.refusal.reason(), head, len);
+    }
+
+    /// Keeps the FPDU, whose ULPDU of `len` octets begins at `start`.
+    pub(in crate::stream) fn keep(&mut self, fpdu: Reassembly, start: usize, len: u16) {
+        self.kept = Some(HeldFpdu { fpdu, start, len });
+    }
+
+    /// Nanoseconds until the next look: an eighth of the hold so far, within limits that grow with
+    /// it, and no later than its end.
+    fn next_look(&self, now: i64) -> u32 {
+        let held = now.saturating_sub(self.since);
+        let most = (held / 64).clamp(LAST_LOOK, LONGEST_LOOK);
+        let look = (held / 8).max(FIRST_LOOK).min(most);
+        let left = self
+            .until
+            .map_or(i64::MAX, |until| until.saturating_sub(now));
+        u32::try_from(look.min(left.max(1))).unwrap_or(u32::MAX)
+    }
+
+    /// Whether a FIN behind the held Send is reported to the owner before the Send is delivered: no
+    /// receive may come any more.
+    pub(in crate::stream) fn tells_fin(&self, now: i64) -> bool {
+        now.saturating_sub(self.since) >= FIN_WAITS
+    }
+
+    /// Microseconds since the last time it was asked for.
+    fn count(&mut self, now: i64) -> u64 {
+        let micros = now.saturating_sub(self.counted).max(0) / NS_PER_US;
+        self.counted = self
+            .counted
+            .saturating_add(micros.saturating_mul(NS_PER_US));
+        micros.unsigned_abs()
+    }
+}
+
+impl Batch<'_> {
+    /// Holds the Send that `segment` begins, for which no receive is posted.
+    ///
+    /// # Errors
+    ///
+    /// It is not to be held: what the peer is told.
+    #[cold]
+    pub(in crate::stream) fn hold(&mut self, segment: &SendSegment) -> Result<(), TerminateReason> {
+        let limit = self.qp.rnr_limit();
+        if limit == Some(0) {
+            return Err(segment.no_buffer());
+        }
+        let hold = Hold::new(now_ns(), limit, segment);
+        self.proto.rx.receiver.defer(segment);
+        self.proto.deferred.look_for_receive = Some(hold.next_look(hold.since));
+        self.proto.rx.hold = Some(hold);
+        self.count(Counter::RnrHolds);
+        self.qp.set_held(true);
+        Ok(())
+    }
+
+    /// Looks whether there is a receive for the held Send; `false` if it is held still, and nothing
+    /// may be read.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::stream) fn look_for_receive(&mut self) -> bool {
+        match self.qp.rq().take() {
+            Some(Ok(recv)) => {
+                self.proto.rx.recv = Some(recv);
+                self.release();
+                return true;
+            }
+            Some(Err(bad)) => {
+                self.recv_failed(bad.id, bad.status);
+                self.fail(Terminate::bare(TerminateReason::DdpCatastrophic));
+                return true;
+            }
+            None => {}
+        }
+        if self.qp.state() == QpState::Error {
+            if let Some(how) = self.qp.failed() {
+                self.close(how);
+                return true;
+            }
+        }
+        let now = now_ns();
+        let Some(hold) = &mut self.proto.rx.hold else {
+            return true;
+        };
+        let micros = hold.count(now);
+        if hold.until.is_some_and(|until| until <= now) {
+            // The attributes may have changed since.
+            let limit = self.qp.rnr_limit();
+            hold.until = limit.map(|limit| hold.since.saturating_add_unsigned(limit));
+        }
+        let over = hold.until.is_some_and(|until| until <= now);
+        let refusal = over.then_some(hold.refusal);
+        self.proto.deferred.look_for_receive = Some(hold.next_look(now));
+        self.add(Counter::RnrHeldUs, micros);
+        match refusal {
+            Some(refusal) => {
+                self.count(Counter::RnrTimeouts);
+                self.fail(refusal);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Ends the hold: its receive has been taken. An FPDU in the reassembly buffer is delivered.
+    fn release(&mut self) {
+        let kept = self.drop_hold();
+        if let Some(kept) = kept {
+            let ulpdu = kept.ulpdu();
+            self.deliver(ulpdu, 0, ulpdu, kept.len);
+        }
+    }
+
+    /// Ends the hold, if there is one, without regard to its FPDU.
+    fn drop_hold(&mut self) -> Option<HeldFpdu> {
+        let mut hold = self.proto.rx.hold.take()?;
+        let micros = hold.count(now_ns());
+        self.add(Counter::RnrHeldUs, micros);
+        self.proto.deferred.look_for_receive = None;
+        self.qp.set_held(false);
+        if hold.kept.is_some() {
+            // Nothing was read meanwhile, so this is all that the reassembly buffer has.
+            self.proto.excess.reassemble(0);
+        }
+        hold.kept
+    }
+
+    /// The stream has ended: nothing is held any more, and what TCP has is to be thrown away.
+    pub(in crate::stream) fn abandon_hold(&mut self) {
+        self.proto.rx.unread |= self.proto.rx.hold.is_some();
+        drop(self.drop_hold());
+    }
+
+    /// Whether a Send is held, and what is behind it may not be looked at yet.
+    #[inline]
+    pub(in crate::stream) fn is_held(&self) -> bool {
+        self.proto.rx.hold.is_some() && self.proto.phase < StreamPhase::Ended
+    }
+}
+
+#[kernel::macros::kunit_tests(rsiw_stream_hold)]
+mod tests {
+    use super::*;
+
+    const SEGMENT: SendSegment = SendSegment {
+        first: true,
+        mo: 0,
+        len: 1,
+        last: true,
+        solicited: false,
+        invalidate: None,
+    };
+
+    #[test]
+    fn looks_come_soon_at_first_and_then_more_rarely() {
+        let hold = Hold::new(1_000, None, &SEGMENT);
+        let look = |held| i64::from(hold.next_look(hold.since + held));
+        assert_eq!(look(0), FIRST_LOOK);
+        assert_eq!(look(8 * 50_000), 50_000);
+        assert_eq!(look(200_000_000), LAST_LOOK);
+        assert_eq!(look(640_000_000), 10_000_000);
+        assert_eq!(look(3600 * 1_000_000_000), LONGEST_LOOK);
+    }
+
+    #[test]
+    fn the_last_look_is_at_the_end() {
+        let hold = Hold::new(0, Some(30_000), &SEGMENT);
+        assert_eq!(hold.next_look(0), 20_000);
+        assert_eq!(hold.next_look(20_000), 10_000);
+        assert_eq!(hold.next_look(30_000), 1);
+        assert_eq!(hold.next_look(40_000), 1);
+    }
+
+    #[test]
+    fn a_fin_is_told_within_a_second() {
+        let hold = Hold::new(7, None, &SEGMENT);
+        assert!(!hold.tells_fin(7));
+        assert!(!hold.tells_fin(100_000_000));
+        assert!(hold.tells_fin(1_000_000_000));
+    }
+
+    #[test]
+    fn no_time_is_counted_twice() {
+        let mut hold = Hold::new(500, None, &SEGMENT);
+        assert_eq!(hold.count(1_999), 1);
+        assert_eq!(hold.count(2_499), 0);
+        assert_eq!(hold.count(2_500), 1);
+        assert_eq!(hold.count(2_000), 0);
+        assert_eq!(hold.count(10_500), 8);
+    }
+}

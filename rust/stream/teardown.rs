@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ways a stream ends (RFC 5044 section 6.2, RFC 5041 section 6.2, RFC 5040 section 6).
+//!
+//! Whatever the reason, the queue pair is told and its work flushed at once, exactly once; what
+//! is left then is between the stream and TCP: a Terminate at the next FPDU boundary, FIN, the
+//! wait for the peer's FIN, and the release of the socket.
+
+use iwarp_wire::rdmap::terminate::{
+    MpaError,
+    Terminate,
+    TerminateOctets,
+    TerminateReason, //
+};
+use kernel::prelude::*;
+
+use super::{
+    batch::{
+        Batch, //
+        StreamPhase,
+    },
+    tx::send_queue::{
+        Control,
+        Job, //
+    },
+    Close,
+    EndReason,
+    StreamEvent,
+    Unfinished, //
+};
+use crate::{
+    sys::{
+        errno::ECONNRESET,
+        socket::{
+            Locked,
+            TcpState, //
+        },
+        timer::now_ns,
+        trace, //
+    },
+    verbs::{
+        counters::Counter,
+        qp::QpEvent,
+        QpState, //
+    }, //
+};
+
+/// Milliseconds after a disconnect in which the message in progress may be finished. The owner is
+/// told then at the latest, whatever the peer does.
+const DISCONNECT_MS: u32 = 500;
+
+/// Milliseconds a stream that has ended waits for the peer's FIN, or for room for a Terminate.
+const LINGER_MS: u32 = 5_000;
+
+/// Milliseconds between two looks, behind a disconnect, whether the peer's closed window keeps FIN back.
+/// The second look may end the wait, so the peer is told within a second.
+const KEPT_BACK_MS: u32 = 400;
+
+/// Looks in [`LINGER_MS`].
+const MOST_LOOKS: u8 = 12;
+
+/// Milliseconds without any progress after which a graceful end is given up: the peer may have to
+/// answer Reads, and TCP may have to send something again.
+const GRACE_MS: u32 = 8_000;
+
+/// How often the end is put off because there was progress: for three minutes or so, in which the
+/// last of what was posted may be sent, and not for as long as a peer likes.
+const MOST_DELAYS: u8 = 24;
+
+/// How the stream ends.
+#[derive(Default)]
+pub(super) struct Ending {
+    /// A Terminate to send.
+    terminate: Option<TerminateOctets>,
+    /// The peer has closed its half.
+    peer_fin: bool,
+    /// The owner has been told that the peer has closed its half.
+    half_closed_told: bool,
+    /// It was this side that wished to close.
+    local: bool,
+    /// The completion of a Receive tells what went wrong.
+    pub(super) told: bool,
+    /// The connection is to be reset when the socket is released.
+    pub(super) reset: bool,
+    /// Octets TCP had taken, and the peer acknowledged, when the deadline was last looked at.
+    moved_before: u64,
+    /// Something came since the deadline was last looked at.
+    heard: bool,
+    /// How often the deadline was put off.
+    delays: u8,
+    /// The owner has disconnected: the peer is to be told in time.
+    left: bool,
+    /// Octets the peer had acknowledged at the last look for a closed window.
+    acked_before: Option<u64>,
+    /// How many looks there were.
+    looks: u8,
+}
+
+impl EndReason {
+    /// What an error of TCP says.
+    pub(super) fn of(error: Error) -> Self {
+        if error == ECONNRESET || error == EPIPE {
+            Self::Reset
+        } else {
+            Self::LlpError(error)
+        }
+    }
+}
+
+impl Ending {
+    /// Something came from the peer.
+    #[inline]
+    pub(super) fn heard(&mut self) {
+        self.heard = true;
+    }
+
+    /// Whether the end is put off once more: since the last time TCP has taken something, or the peer
+    /// acknowledged it, `moved` octets in all, or what was waited for has come, or a part of it. The
+    /// first time all that was before counts as well, so that a tick that was meant for something
+    /// else ends nothing.
+    fn goes_on(&mut self, moved: u64, waits: bool) -> bool {
+        let moved = core::mem::replace(&mut self.moved_before, moved) != moved;
+        let heard = core::mem::take(&mut self.heard) && waits;
+        let goes_on = (moved || heard) && self.delays < MOST_DELAYS;
+        self.delays = self.delays.saturating_add(goes_on.into());
+        goes_on
+    }
+
+    /// Milliseconds until something is to be done about a stream that has ended.
+    fn linger_ms(&self) -> u32 {
+        match self.left && self.looks < MOST_LOOKS {
+            true => KEPT_BACK_MS,
+            false => LINGER_MS,
+        }
+    }
+
+    /// A look behind a disconnect: the peer has acknowledged so many octets, and its window is closed
+    /// or not. Whether nothing has moved since the last look, and nothing can.
+    fn is_kept_back(&mut self, acked: u64, closed: bool) -> bool {
+        self.looks = self.looks.saturating_add(1);
+        let before = self.acked_before.replace(acked);
+        closed && before == Some(acked)
+    }
+
+    /// Whether the peer has closed its half: it answers nothing any more.
+    #[inline]
+    pub(super) fn peer_closed(&self) -> bool {
+        self.peer_fin
+    }
+
+    /// Why a stream has ended whose two halves were closed.
+    fn closed(&self) -> EndReason {
+        match self.local {
+            true => EndReason::LocalClose,
+            false => EndReason::PeerFin,
+        }
+    }
+}
+
+impl Batch<'_> {
+    /// Carries out a local wish to close.
+    pub(super) fn close(&mut self, how: Close) {
+        match how {
+            Close::Graceful => {
+                if self.proto.phase == StreamPhase::Open {
+                    self.proto.phase = StreamPhase::Closing;
+                    self.proto.ending.local = true;
+                    self.proto.deferred.deadline = Some(GRACE_MS);
+                    self.qp.enter(QpState::Closing);
+                }
+            }
+            Close::Disconnect => {
+                if matches!(self.proto.phase, StreamPhase::Open | StreamPhase::Closing) {
+                    self.proto.phase = StreamPhase::Leaving;
+                    self.proto.ending.left = true;
+                    self.proto.deferred.deadline = Some(DISCONNECT_MS);
+                }
+            }
+            Close::Leave => self.end(EndReason::LocalClose),
+            Close::SetUpFailed => {
+                // The connection manager tells the owner.
+                self.proto.ending.told = true;
+                let reason = TerminateReason::Mpa(MpaError::LocalCatastrophic);
+                self.fail(Terminate::bare(reason));
+            }
+            Close::Abort => {
+                self.end(EndReason::LocalClose);
+                self.over(true);
+            }
+        }
+    }
+
+    /// An error was found: tells the peer, and ends the stream. Only the first error counts, and none
+    /// does once the owner has disconnected: the end is on its way.
+    pub(super) fn fail(&mut self, terminate: Terminate) {
+        if self.proto.phase >= StreamPhase::Leaving {
+            return;
+        }
+        self.trace(&terminate, true);
+        self.count(Counter::TerminateTx);
+        match terminate.reason() {
+            TerminateReason::Mpa(MpaError::Crc) => self.count(Counter::CrcErrors),
+            reason if reason.is_access() => self.count(Counter::AccessErrors),
+            _ => {}
+        }
+        let event = self.event_of(terminate.reason());
+        self.proto.ending.terminate = Some(terminate.ulpdu());
+        self.end(EndReason::TerminateSent(event));
+    }
+
+    /// What the owner of the queue pair hears of an error found here (RFC 5041 sections 9.1 and
+    /// 10.4): nothing if a completion tells of it already.
+    fn event_of(&self, reason: TerminateReason) -> Option<QpEvent> {
+        match reason {
+            _ if self.proto.ending.told || self.proto.tx.queued.failed => None,
+            reason if reason.is_access() => Some(QpEvent::AccessErr),
+            _ => Some(QpEvent::Fatal),
+        }
+    }
+
+    /// Makes a trace event of a Terminate.
+    pub(super) fn trace(&self, terminate: &Terminate, sent: bool) {
+        let reason = terminate.reason();
+        let class = u32::from(reason.layer()) << 12 | u32::from(reason.etype()) << 8;
+        trace::terminate(self.qp.qpn().get(), sent, class | u32::from(reason.code()));
+    }
+
+    /// The stream has ended: flushes what the engine holds, tells the queue pair and the owner.
+    pub(super) fn end(&mut self, reason: EndReason) {
+        if self.proto.phase >= StreamPhase::Ended {
+            return;
+        }
+        self.proto.phase = StreamPhase::Ended;
+        self.count(match reason {
+            EndReason::PeerFin | EndReason::LocalClose => Counter::Closes,
+            _ => Counter::Aborts,
+        });
+        self.proto.deferred.deadline = Some(self.proto.ending.linger_ms());
+        self.proto.tx.job = None;
+        self.proto.rx.receiver.fail();
+        self.abandon_hold();
+        self.mrs.release();
+        let unfinished = self.take_unfinished();
+        match self.proto.mirror {
+            true => self.qp.mirror_ended(reason, unfinished),
+            false => self.qp.stream_ended(reason, unfinished),
+        }
+        self.tell(StreamEvent::Ended(reason));
+        match reason {
+            EndReason::Reset => self.over(false),
+            EndReason::LlpError(_) => self.over(true),
+            _ => {}
+        }
+    }
+
+    /// Takes every fetched work request that is not complete, in posting order.
+    fn take_unfinished(&mut self) -> Unfinished {
+        self.retire();
+        let stalled = self.proto.tx.queued.take_stalled();
+        Unfinished::new(
+            self.proto.sent.take(),
+            stalled.map(|wqe| (wqe.id, wqe.opcode())),
+            self.proto.rx.recv.take().map(|recv| recv.id),
+        )
+    }
+
+    /// Nothing more is to be said to the peer.
+    fn over(&mut self, reset: bool) {
+        self.proto.ending.reset |= reset;
+        self.proto.phase = StreamPhase::Over;
+        self.proto.deferred.process = true;
+    }
+
+    /// What is sent after the end: the Terminate.
+    pub(super) fn next_farewell(&mut self) -> Option<Job> {
+        let octets = self.proto.ending.terminate.take()?;
+        Some(Job::Control(Control::Terminate(octets)))
+    }
+
+    /// Notices what TCP knows of the peer. All that arrived has been taken.
+    pub(super) fn watch_tcp(&mut self, locked: &mut Locked) {
+        match locked.tcp_state() {
+            // SynRecv: a connection of TCP Fast Open.
+            TcpState::SynRecv | TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2 => {
+            }
+            // Data of which no memory was found yet comes before the end, also that which came
+            // with the last FIN.
+            _ if self.proto.deferred.retry && self.proto.phase < StreamPhase::Leaving => {}
+            TcpState::Close => {
+                let reason = match locked.take_error() {
+                    // Both ends have closed; the peer's data is there still.
+                    None if self.proto.tx.fin_sent && self.is_held() => return,
+                    // The last FIN was acknowledged.
+                    None if self.proto.tx.fin_sent => self.proto.ending.closed(),
+                    None => EndReason::Reset,
+                    Some(error) => EndReason::of(error),
+                };
+                self.end(reason);
+                self.over(false);
+            }
+            // What is behind a held Send comes when it is delivered.
+            _ if self.is_held() => self.fin_behind_hold(),
+            _ => self.peer_fin(),
+        }
+    }
+
+    /// The peer has closed its half.
+    fn peer_fin(&mut self) {
+        if self.proto.ending.peer_fin {
+            return;
+        }
+        self.proto.ending.peer_fin = true;
+        if self.proto.phase >= StreamPhase::Leaving {
+            return;
+        }
+        if !self.proto.rx.at_boundary() {
+            self.end(EndReason::LlpError(EPIPE));
+        } else if !self.proto.tx.queued.orq.is_empty() {
+            // Their answers can not come any more.
+            self.end(EndReason::PeerFin);
+        } else {
+            // Half closed: what was posted is still sent (RFC 5041 section 6.2.1).
+            self.proto.phase = StreamPhase::Closing;
+            self.proto.deferred.deadline = Some(LINGER_MS);
+            self.qp.enter(QpState::Closing);
+            self.tell_half_closed();
+        }
+    }
+
+    /// The peer has closed its half behind a Send that is held: its owner is told in time, and the
+    /// Send stays deliverable until the owner disconnects.
+    #[cold]
+    fn fin_behind_hold(&mut self) {
+        let hold = self.proto.rx.hold.as_ref();
+        if hold.is_some_and(|hold| hold.tells_fin(now_ns())) {
+            self.tell_half_closed();
+        }
+    }
+
+    /// Tells the owner that the peer has closed its half, once.
+    fn tell_half_closed(&mut self) {
+        if !core::mem::replace(&mut self.proto.ending.half_closed_told, true) {
+            self.tell(StreamEvent::HalfClosed);
+        }
+    }
+
+    /// Goes on with the end as far as it can now: local failure, FIN, release.
+    #[inline]
+    pub(super) fn advance_end(&mut self, locked: &mut Locked) {
+        if self.proto.phase == StreamPhase::Open && !self.proto.tx.queued.failed {
+            return;
+        }
+        self.advance_end_slowly(locked);
+    }
+
+    /// The part of [`Self::advance_end`] that is not needed in full operation.
+    fn advance_end_slowly(&mut self, locked: &mut Locked) {
+        if self.proto.tx.queued.failed
+            && self.proto.phase < StreamPhase::Ended
+            && self.proto.tx.is_flushed()
+        {
+            self.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
+        }
+        if self.proto.phase == StreamPhase::Ended && self.proto.ending.terminate.is_some() {
+            self.transmit(locked, 1);
+        }
+        let tx = &self.proto.tx;
+        let said_all = match self.proto.phase {
+            StreamPhase::Closing => {
+                tx.is_flushed()
+                    && tx.job.is_none()
+                    && self.proto.sent.is_empty()
+                    // A responder that has heard nothing may not say anything either.
+                    && (tx.queued.is_drained() || !tx.enabled)
+            }
+            StreamPhase::Leaving => tx.is_flushed() && tx.job.is_none(),
+            StreamPhase::Ended => {
+                tx.is_flushed() && tx.job.is_none() && self.proto.ending.terminate.is_none()
+            }
+            StreamPhase::Starting | StreamPhase::Open | StreamPhase::Over => return,
+        };
+        if said_all && !self.proto.tx.fin_sent {
+            self.proto.tx.fin_sent = true;
+            self.proto.deferred.deadline = Some(self.proto.ending.linger_ms());
+            locked.send_fin();
+        }
+        if self.proto.tx.fin_sent && self.proto.phase == StreamPhase::Leaving {
+            self.end(EndReason::LocalClose);
+        }
+        if self.proto.tx.fin_sent && self.proto.ending.peer_fin {
+            self.end(self.proto.ending.closed());
+            self.over(false);
+        }
+    }
+
+    /// The wait for the peer has lasted long enough, unless something moves.
+    pub(super) fn deadline(&mut self, locked: &Locked) {
+        match self.proto.phase {
+            StreamPhase::Open => return self.repeat_rtr(),
+            // The message in progress is cut at an FPDU boundary, and FIN follows.
+            StreamPhase::Leaving => {
+                self.proto.ending.acked_before = Some(locked.acked());
+                return self.end(EndReason::LocalClose);
+            }
+            StreamPhase::Ended
+                if self.proto.ending.left && self.proto.ending.looks < MOST_LOOKS =>
+            {
+                return self.look_for_closed_window(locked);
+            }
+            _ => {}
+        }
+        let fin_sent = self.proto.tx.fin_sent;
+        let graceful = self.proto.phase == StreamPhase::Closing;
+        let moved = self.proto.tx.sent().wrapping_add(locked.acked());
+        let goes_on = self.proto.ending.goes_on(moved, graceful);
+        match self.proto.phase {
+            StreamPhase::Closing | StreamPhase::Ended if goes_on && !fin_sent => {
+                self.proto.deferred.deadline = Some(if graceful { GRACE_MS } else { LINGER_MS });
+            }
+            StreamPhase::Closing | StreamPhase::Ended => {
+                self.end(EndReason::LocalClose);
+                // What TCP has, and the FIN behind it, it delivers without us.
+                self.over(!fin_sent);
+            }
+            StreamPhase::Starting
+            | StreamPhase::Open
+            | StreamPhase::Leaving
+            | StreamPhase::Over => {}
+        }
+    }
+
+    /// FIN behind a disconnect is kept back for as long as the peer's window is closed, as it is by a
+    /// peer that holds a Send for want of a receive. Only a reset can tell such a peer.
+    fn look_for_closed_window(&mut self, locked: &Locked) {
+        let closed = locked.window_is_closed();
+        if self.proto.ending.is_kept_back(locked.acked(), closed) {
+            return self.over(true);
+        }
+        self.proto.deferred.deadline = Some(self.proto.ending.linger_ms());
+    }
+
+    /// The peer was given time to send something. The caller transmits.
+    fn repeat_rtr(&mut self) {
+        let asked = self.qp.sq().fetched() != 0;
+        if self.proto.siw_takeover.due(asked) {
+            self.proto.tx.queued.repeat_rtr();
+            self.proto.deferred.deadline = self.proto.siw_takeover.next();
+        }
+    }
+}
+
+#[kunit_tests(rsiw_stream_end)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_put_off_while_something_moves() {
+        let mut ending = Ending::default();
+        ending.heard();
+        assert!(ending.goes_on(100, true));
+        assert!(!ending.goes_on(100, true));
+        assert!(ending.goes_on(101, true));
+        ending.heard();
+        assert!(ending.goes_on(101, true));
+        assert!(!ending.goes_on(101, true));
+        // Without a wait, arriving data does not put the end off.
+        ending.heard();
+        assert!(!ending.goes_on(101, false));
+        assert!(ending.goes_on(102, false));
+    }
+
+    #[test]
+    fn a_closed_window_without_progress_keeps_back() {
+        let mut ending = Ending::default();
+        assert!(!ending.is_kept_back(100, true));
+        assert!(!ending.is_kept_back(101, true));
+        assert!(!ending.is_kept_back(101, false));
+        assert!(!ending.is_kept_back(102, true));
+        assert!(ending.is_kept_back(102, true));
+    }
+
+    #[test]
+    fn a_disconnect_is_looked_at_for_the_usual_time() {
+        let mut ending = Ending {
+            left: true,
+            ..Ending::default()
+        };
+        let mut millis = 0;
+        while ending.linger_ms() != LINGER_MS {
+            millis += ending.linger_ms();
+            assert!(!ending.is_kept_back(0, false));
+        }
+        assert!((LINGER_MS - KEPT_BACK_MS..=LINGER_MS).contains(&millis));
+    }
+
+    #[test]
+    fn the_end_is_not_put_off_for_ever() {
+        let mut ending = Ending::default();
+        let mut times = 0;
+        while times < 1000 && ending.goes_on(times + 1, true) {
+            times += 1;
+        }
+        assert_eq!(times, u64::from(MOST_DELAYS));
+    }
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One FPDU of the current message, into a burst.
+//!
+//! Header, payload and CRC are written where TCP will take them from: the payload is copied once,
+//! and the CRC covers the copy, so memory that changes during a send breaks no connection.
+
+use iwarp_wire::{
+    mpa::{
+        fpdu::WriteError,
+        MAX_MULPDU, //
+    },
+    rdmap::terminate::Terminate,
+    reads::{
+        Inbound,
+        Request, //
+    },
+};
+
+use crate::stream::{
+    batch::{
+        Batch, //
+        Proto,
+    },
+    mr_cache,
+    tx::send_queue::Job, //
+};
+use crate::{
+    sys::crc::Kernel,
+    verbs::{
+        cq::WcStatus,
+        queue::wqe::Payload,
+        region::{
+            Access,
+            AccessError, //
+        }, //
+    }, //
+};
+
+/// Octets of an FPDU around a ULPDU: length field, and CRC; pad fits by choosing the length.
+const FRAME: usize = 6;
+
+/// Octets of framing and header of the smallest FPDU with payload, for estimates.
+const OVERHEAD: u32 = 2 + 18 + 3 + 4;
+
+/// Octets of a marker.
+const MARKER: u32 = 4;
+
+/// What came of encoding an FPDU.
+pub(in crate::stream) enum Encoded {
+    /// It has so many octets; more of the message follows.
+    Part(u32),
+    /// It has so many octets, and was the last of its message.
+    Last(u32),
+    /// There is none: the stream is ending.
+    Failed,
+}
+
+/// Octets a message with so much payload left would take as a single FPDU, about: never less than
+/// an FPDU with an octet of it takes, wherever a marker falls.
+#[inline]
+pub(in crate::stream) fn wanted(payload: u32, markers: bool) -> u32 {
+    let marker = match markers {
+        true => MARKER,
+        false => 0,
+    };
+    payload.saturating_add(OVERHEAD).saturating_add(marker)
+}
+
+/// The longest ULPDU whose FPDU fits into `room` octets and ends on a 32-bit word.
+pub(in crate::stream) fn ulpdu_limit(room: usize, markers: bool) -> u16 {
+    let words = room & !3;
+    let markers = match markers {
+        true => words
+            .checked_div(512)
+            .unwrap_or(0)
+            .saturating_add(1)
+            .saturating_mul(MARKER as usize),
+        false => 0,
+    };
+    let limit = words.saturating_sub(FRAME).saturating_sub(markers);
+    u16::try_from(limit).map_or(MAX_MULPDU, |n| n.min(MAX_MULPDU))
+}
+
+/// Copies octets `off..off + dst.len()` of `src`.
+fn copy_from(src: &[u8], off: usize, dst: &mut [u8]) -> Result<(), AccessError> {
+    let src = off
+        .checked_add(dst.len())
+        .and_then(|end| src.get(off..end))
+        .ok_or(AccessError::Bounds)?;
+    dst.copy_from_slice(src);
+    Ok(())
+}
+
+impl Batch<'_> {
+    /// Octets the rest of the current message would take as a single FPDU, about.
+    #[inline]
+    pub(in crate::stream) fn next_fpdu_wants(&self) -> u32 {
+        let tx = &self.proto.tx;
+        let payload = match &tx.job {
+            Some(Job::Message { segmenter, .. }) => segmenter.remaining(),
+            Some(Job::Answer) => tx.queued.irq.head().map_or(0, |head| match head.request() {
+                Request::Read(read) => read.size.saturating_sub(head.answered()),
+                _ => 0,
+            }),
+            Some(Job::Control(ulpdu)) => ulpdu.len() as u32,
+            None => return 0,
+        };
+        wanted(payload, tx.markers)
+    }
+
+    /// Encodes the next FPDU of the current message into `out`.
+    #[inline]
+    pub(in crate::stream) fn encode(&mut self, out: &mut [u8]) -> Encoded {
+        match &self.proto.tx.job {
+            Some(Job::Message { .. }) => self.encode_message(out),
+            Some(Job::Answer) => self.encode_answer(out),
+            Some(Job::Control(_)) => self.encode_control(out),
+            None => Encoded::Failed,
+        }
+    }
+
+    /// The next FPDU of a Send or Write.
+    #[inline]
+    fn encode_message(&mut self, out: &mut [u8]) -> Encoded {
+        let Proto { tx, .. } = &mut *self.proto;
+        let limit = ulpdu_limit(out.len(), tx.markers);
+        let Some(Job::Message {
+            segmenter,
+            data,
+            slot,
+        }) = &mut tx.job
+        else {
+            return Encoded::Failed;
+        };
+        let Some(step) = segmenter.peek(limit) else {
+            return Encoded::Failed;
+        };
+        let mrs = &mut self.mrs;
+        let mut from = step.offset;
+        let written = tx.writer.write::<Kernel, AccessError>(
+            out,
+            &step.header,
+            usize::from(step.len),
+            |dst| {
+                match data {
+                    Payload::Sgl(list) => mrs.gather(list, from, dst)?,
+                    Payload::Inline(inline) => copy_from(inline.as_slice(), from as usize, dst)?,
+                }
+                from = from.wrapping_add(dst.len() as u32);
+                Ok(())
+            },
+        );
+        match written {
+            Ok(len) => {
+                segmenter.commit(&step);
+                match step.last {
+                    true => Encoded::Last(len as u32),
+                    false => Encoded::Part(len as u32),
+                }
+            }
+            Err(error) => {
+                let slot = *slot;
+                self.slot_failed(
+                    slot,
+                    match error {
+                        WriteError::Payload(_) => WcStatus::LocProt,
+                        WriteError::TooLong | WriteError::NoRoom => WcStatus::General,
+                    },
+                );
+                self.proto.tx.job = None;
+                Encoded::Failed
+            }
+        }
+    }
+
+    /// The next FPDU of a Read Response.
+    #[inline]
+    fn encode_answer(&mut self, out: &mut [u8]) -> Encoded {
+        let Proto { tx, .. } = &mut *self.proto;
+        let limit = ulpdu_limit(out.len(), tx.markers);
+        let irq = &mut tx.queued.irq;
+        let (Some(answer), Some(head)) = (irq.next_step(limit), irq.head()) else {
+            return Encoded::Failed;
+        };
+        let (msn, Request::Read(request)) = (head.msn(), head.request()) else {
+            return Encoded::Failed;
+        };
+        let mrs = &mut self.mrs;
+        let mut refused = None;
+        if answer.first && request.size != 0 {
+            let need = Access::REMOTE_READ;
+            refused = match self.qp.grants(need) {
+                true => mrs
+                    .remote(request.source, request.source_to.get(), request.size, need)
+                    .err(),
+                false => Some(AccessError::Rights),
+            };
+        }
+        let mut from = answer.from.get();
+        let written = match refused {
+            Some(error) => Err(WriteError::Payload(error)),
+            None => tx.writer.write::<Kernel, AccessError>(
+                out,
+                &answer.header,
+                usize::from(answer.len),
+                |dst| {
+                    let len = dst.len() as u32;
+                    mrs.remote(answer.source, from, len, Access::REMOTE_READ)?
+                        .read_at(from, dst)?;
+                    from = from.wrapping_add(u64::from(len));
+                    Ok(())
+                },
+            ),
+        };
+        match written {
+            Ok(len) => {
+                irq.commit(&answer);
+                match answer.last {
+                    true => Encoded::Last(len as u32),
+                    false => Encoded::Part(len as u32),
+                }
+            }
+            // Nothing wrong has been sent: the Terminate takes the place of the answer.
+            Err(WriteError::Payload(error)) => {
+                let reason = mr_cache::to_wire(error).for_read();
+                let left = irq.head().and_then(Inbound::remaining).unwrap_or(request);
+                self.fail(Terminate::for_read(reason, msn, &left));
+                Encoded::Failed
+            }
+            Err(WriteError::TooLong | WriteError::NoRoom) => {
+                self.fail(Terminate::bare(
+                    iwarp_wire::TerminateReason::RdmapCatastrophic,
+                ));
+                Encoded::Failed
+            }
+        }
+    }
+
+    /// The FPDU of a message without payload.
+    fn encode_control(&mut self, out: &mut [u8]) -> Encoded {
+        let tx = &mut self.proto.tx;
+        let Some(Job::Control(ulpdu)) = &tx.job else {
+            return Encoded::Failed;
+        };
+        match tx
+            .writer
+            .write::<Kernel, AccessError>(out, ulpdu, 0, |_| Ok(()))
+        {
+            Ok(len) => Encoded::Last(len as u32),
+            Err(_) => {
+                tx.job = None;
+                Encoded::Failed
+            }
+        }
+    }
+}

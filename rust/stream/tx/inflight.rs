@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work requests that left the send queue: their completion, in posting order.
+//!
+//! A Send or Write is complete when its last octet was handed to TCP (RFC 5041 section 5.3, DDP
+//! message transfer completion at the source), a Read when its last response segment was placed,
+//! a local operation at once. Verbs want completions in posting order, so an open Read holds back
+//! everything behind it. Positions are counted in octets of the outgoing stream: one number,
+//! compared with what TCP took, completes a whole burst of messages.
+
+use kernel::alloc::flags::GFP_KERNEL;
+use kernel::prelude::*;
+
+use crate::verbs::cq::{
+    WcOpcode,
+    WcStatus, //
+};
+
+/// Most work requests that can be out of the send queue and not complete.
+///
+/// Only what waits behind a Read, or was encoded into the current burst, is ever here; when it is
+/// full the engine stops fetching. Bounds the memory of a connection.
+const MAX_ENTRIES: usize = 512;
+
+/// Least room, so that a doorbell's worth of small messages fits into one burst.
+const MIN_ENTRIES: usize = 16;
+
+/// Names a work request in the queue, also when others around it come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::stream) struct Slot(u32);
+
+/// When a work request is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::stream) enum Due {
+    /// Once TCP took the outgoing stream up to this octet.
+    Sent(u64),
+    /// Once it is said so: a Read, or a message that is still being segmented.
+    Open,
+}
+
+/// One work request between its fetch and its completion.
+#[derive(Clone, Copy)]
+pub(in crate::stream) struct SentWr {
+    /// `wr_id` of the poster.
+    pub(in crate::stream) id: u64,
+    /// When it is done.
+    pub(in crate::stream) due: Due,
+    /// Octets transferred, for the completion.
+    pub(in crate::stream) bytes: u32,
+    /// What it was.
+    pub(in crate::stream) opcode: WcOpcode,
+    /// What will be reported.
+    pub(in crate::stream) status: WcStatus,
+    /// A completion is wanted even on success.
+    pub(in crate::stream) signaled: bool,
+}
+
+/// The queue of fetched, incomplete work requests, oldest first.
+pub(in crate::stream) struct SentQueue {
+    /// A ring of a power of two entries.
+    ring: KVec<Option<SentWr>>,
+    /// Number of the oldest entry; wraps.
+    head: u32,
+    /// Number the next entry gets; wraps.
+    tail: u32,
+}
+
+impl SentQueue {
+    /// Makes a queue for a send queue of `depth` entries. May sleep.
+    pub(in crate::stream) fn new(depth: usize) -> Result<Self> {
+        let size = depth
+            .clamp(MIN_ENTRIES, MAX_ENTRIES)
+            .checked_next_power_of_two()
+            .ok_or(EINVAL)?;
+        Ok(Self {
+            ring: KVec::from_elem(None, size, GFP_KERNEL)?,
+            head: 0,
+            tail: 0,
+        })
+    }
+
+    /// Nothing waits for completion.
+    #[inline]
+    pub(in crate::stream) fn is_empty(&self) -> bool {
+        self.head == self.tail
+    }
+
+    /// No room: nothing more may be fetched.
+    #[inline]
+    pub(in crate::stream) fn is_full(&self) -> bool {
+        self.tail.wrapping_sub(self.head) as usize >= self.ring.len()
+    }
+
+    /// Where entry number `seq` lies in the ring.
+    #[inline]
+    fn index(&self, seq: u32) -> usize {
+        seq as usize & self.ring.len().wrapping_sub(1)
+    }
+
+    /// Appends a work request; `None` if the queue is full.
+    #[inline]
+    pub(in crate::stream) fn push(&mut self, entry: SentWr) -> Option<Slot> {
+        if self.is_full() {
+            return None;
+        }
+        let index = self.index(self.tail);
+        *self.ring.get_mut(index)? = Some(entry);
+        let slot = Slot(self.tail);
+        self.tail = self.tail.wrapping_add(1);
+        Some(slot)
+    }
+
+    /// The entry a slot names, while it is in the queue.
+    #[inline]
+    pub(in crate::stream) fn get_mut(&mut self, slot: Slot) -> Option<&mut SentWr> {
+        if slot.0.wrapping_sub(self.head) >= self.tail.wrapping_sub(self.head) {
+            return None;
+        }
+        let index = self.index(slot.0);
+        self.ring.get_mut(index)?.as_mut()
+    }
+
+    /// Takes the oldest entry if it is done when TCP has taken the stream up to `sent`.
+    ///
+    /// One that has failed, and all behind it, are for the end of the stream: after an error nothing
+    /// is reported as a success.
+    #[inline]
+    pub(in crate::stream) fn pop_done(&mut self, sent: u64) -> Option<SentWr> {
+        if self.is_empty() {
+            return None;
+        }
+        let index = self.index(self.head);
+        let oldest = self.ring.get(index)?.as_ref()?;
+        match oldest.due {
+            Due::Sent(end) if end <= sent && oldest.status == WcStatus::Success => self.pop(),
+            _ => None,
+        }
+    }
+
+    /// Fails the oldest entry of this kind that is not done, for the end of the stream; `false` if there
+    /// is none.
+    pub(in crate::stream) fn fail_oldest(&mut self, opcode: WcOpcode, status: WcStatus) -> bool {
+        let mut at = self.head;
+        while at != self.tail {
+            let index = self.index(at);
+            if let Some(Some(entry)) = self.ring.get_mut(index) {
+                if entry.opcode == opcode && entry.status == WcStatus::Success {
+                    entry.status = status;
+                    return true;
+                }
+            }
+            at = at.wrapping_add(1);
+        }
+        false
+    }
+
+    /// Takes all of them; there is no room for others afterwards.
+    pub(in crate::stream) fn take(&mut self) -> Self {
+        let none = Self {
+            ring: KVec::new(),
+            head: 0,
+            tail: 0,
+        };
+        core::mem::replace(self, none)
+    }
+
+    /// Takes the oldest entry, done or not.
+    pub(in crate::stream) fn pop(&mut self) -> Option<SentWr> {
+        if self.is_empty() {
+            return None;
+        }
+        let index = self.index(self.head);
+        let entry = self.ring.get_mut(index)?.take();
+        self.head = self.head.wrapping_add(1);
+        entry
+    }
+}
