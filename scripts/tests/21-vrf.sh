@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 200
 # An interface in a VRF: its addresses and routes are those of the VRF, and connections over its device
-# are in there, whichever end connects, over rdma_cm and by rendezvous, as a TCP socket's bound to the VRF.
+# are in there, whichever end connects, over rdma_cm and by rendezvous, as a TCP socket's bound to the VRF, which
+# is tried first.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
 # shellcheck source=pingpong.sh
@@ -27,6 +28,24 @@ IN_VRF="ip vrf exec vrf0"
 
 # The path is there.
 run 20 "a packet in the VRF" ping -c 1 -W 5 -I vrf0 "$VETH_FAR"
+
+# plain LABEL SERVER-PREFIX CLIENT-PREFIX ADDRESS: TCP sockets that are bound to the VRF.
+plain() {
+	local label="TCP $1" server
+	# shellcheck disable=SC2086 # a list of words
+	spawn tcp $2 python3 -c 'import socket, sys
+print(socket.create_server((sys.argv[1], 7175)).accept()[0].makefile().read(), end="")' "$4"
+	server=$SPAWNED
+	wait_listening 7175 "$2"
+	# shellcheck disable=SC2016,SC2086 # expanded by the inner shell; a list of words
+	run 20 "$label" $3 bash -c 'echo plain >"/dev/tcp/$0/7175"' "$4"
+	finish "$server" 20 tcp
+	shows -x plain "$(log_of tcp)" || die "$label: nothing arrived"
+	ok "$label"
+}
+plain "into the VRF" "$IN_VRF" "$IN_PEER" "$VETH_NEAR"
+plain "out of the VRF" "$IN_PEER" "$IN_VRF" "$VETH_FAR"
+plain "within the VRF" "$IN_VRF" "$IN_VRF" "$VETH_NEAR"
 
 # across LABEL SERVER-PREFIX CLIENT-PREFIX ADDRESS [LISTEN-ON [SOURCE]]
 across() {
