@@ -367,8 +367,8 @@ void rsiw_sk_uncharge(struct sock *sk, u32 octets)
 }
 
 /*
- * Has @octets that rsiw_sk_charge() charged stay accounted to the end of a socket that is about to be
- * released, if TCP has something to deliver: it pins what they were charged for.
+ * Has @octets that rsiw_sk_charge() charged stay accounted to the end of a socket that is about
+ * to be released, if TCP has something to deliver: it pins what they were charged for.
  */
 void rsiw_sk_leave_charge(struct sock *sk, u32 octets)
 {
@@ -394,9 +394,9 @@ int rsiw_tcp_send_pages(struct sock *sk, struct page *page, u32 off, u32 len)
 }
 
 /*
- * TCP copies small things into the socket's page fragment of 32 KiB, accounts their octets and pins the
- * fragment. It is no other socket's: filled from the beginning to the end, what is unacknowledged pins
- * its octets, and the rest of two fragments.
+ * TCP copies small things into the socket's page fragment of 32 KiB, accounts their octets and
+ * pins the fragment. It is no other socket's: filled from the beginning to the end, what is
+ * unacknowledged pins its octets, and the rest of two fragments.
  */
 int rsiw_tcp_send_copy(struct sock *sk, const void *buf, size_t len)
 {
