@@ -238,7 +238,7 @@ mod suite {
         );
         assert!(table.pin(stag, OURS).is_ok());
         assert_eq!(table.invalidate(stag, Invalidator::Remote(OURS)), Ok(true));
-        assert!(table.pin(stag, OURS).is_err());
+        assert_eq!(table.pin(stag, OURS).err(), Some(AccessError::InvalidStag));
         assert_eq!(table.invalidate(stag, Invalidator::Remote(OURS)), Ok(false));
         // Our own user may not know yet that the peer was first; but it has to know the key.
         assert_eq!(table.invalidate(stag, Invalidator::Local(OURS)), Ok(false));
@@ -273,7 +273,8 @@ mod suite {
         assert!(table.pin(shared.stag(5), OURS).is_ok());
         assert!(table.pin(shared.stag(5), SISTER).is_ok());
         assert!(table.remove(&shared).is_some());
-        assert!(table.pin(shared.stag(5), OURS).is_err());
+        let late = table.pin(shared.stag(5), OURS).err();
+        assert_eq!(late, Some(AccessError::InvalidStag));
         Ok(())
     }
 
