@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Fuzzes all that a peer's octets go through: `cargo +nightly fuzz run receive`.
+//! Fuzzes the receive path with the octets of a peer:
+//! `cargo +nightly fuzz run receive corpus ../tests/corpus/receive`.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../src/input.rs"]
+#[path = "../../tests/suite/input.rs"]
 mod input;
 
 fuzz_target!(|octets: &[u8]| {

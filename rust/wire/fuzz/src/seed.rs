@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writes the first corpus: streams that are right, each with something else in it, and some that
-//! go wrong late. Run in this folder: `cargo run --bin seed`.
+//! Writes the first corpus: valid streams, one for each kind of message, and streams with a late
+//! error. Run in this folder: `cargo run --bin seed`.
 
 use std::path::Path;
 
@@ -340,7 +340,7 @@ fn main() -> std::io::Result<()> {
                 .raw(&[0xff; 9]),
         ),
     ];
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/receive");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/corpus/receive");
     std::fs::create_dir_all(&folder)?;
     for (name, input) in corpus {
         std::fs::write(folder.join(name), input.octets)?;

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The corpus of the fuzz targets, replayed by an ordinary test, and random inputs of the same
-//! kind: nothing a peer sends may make the crate panic (MPA-18, MPA-81).
+//! kind: no octets of a peer make the crate panic (MPA-18, MPA-81).
 
 use std::path::Path;
 
 use proptest::prelude::*;
 
-// The very code that the fuzz target runs.
-#[path = "../../fuzz/src/input.rs"]
-mod input;
+use crate::input;
 
 /// Every file of the corpus runs through the receive path.
 #[test]
 fn the_corpus_is_survived() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/receive");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/receive");
     let mut names: Vec<_> = std::fs::read_dir(&corpus)
         .unwrap_or_else(|error| panic!("{}: {error}", corpus.display()))
         .map(|entry| entry.expect("the folder can be read").path())
@@ -26,7 +24,7 @@ fn the_corpus_is_survived() {
         let octets = std::fs::read(&name).unwrap_or_else(|e| panic!("{}: {e}", name.display()));
         seen = seen.and(input::receive(&octets));
     }
-    // It would be worth nothing if all of it failed at the first octet.
+    // A corpus of which every file fails at its first octets would show nothing.
     assert!(
         seen.is_everything(),
         "the corpus reaches every decision: {seen:?}"
@@ -34,7 +32,7 @@ fn the_corpus_is_survived() {
 }
 
 proptest! {
-    /// Random octets, which seldom get far.
+    /// Random octets; most fail early.
     #[test]
     fn random_octets_are_survived(octets in prop::collection::vec(any::<u8>(), 0..2000)) {
         input::receive(&octets);

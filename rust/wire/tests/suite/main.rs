@@ -9,6 +9,7 @@
 mod corpus;
 mod endpoint;
 mod fpdu;
+mod input;
 mod negotiate;
 mod pair;
 mod reads;

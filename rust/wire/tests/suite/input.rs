@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One fuzz input: the octets of a peer, and two in front that say what kind of stream it is.
+//! One fuzz input: two octets that configure the stream, then the octets of a peer.
 //!
 //! Used by the fuzz target and by the crate's ordinary tests, which replay the corpus. Bits of the
 //! first octet: 0 markers, 1 CRCs, 2 responder, 3 and 4 the RTR frame, 5 the extensions, 6 a
-//! start-up frame comes first. The second octet: how many Reads of how many octets are
-//! outstanding, and an Atomic in front of them.
+//! start-up frame comes first. Bits of the second octet: 0 and 1 the number of outstanding Reads, 2
+//! to 6 their size in units of 40 octets, 7 an Atomic in front of them.
 
 use iwarp_wire::crc::{
     Crc32c,
@@ -51,15 +51,15 @@ use iwarp_wire::{
     TaggedOffset, //
 };
 
-/// Which decisions inputs led to.
+/// The decisions that inputs led to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// A bit for each kind of decision, and one for a start-up frame that was understood.
+    /// A bit for each kind of decision, and one for a valid start-up frame.
     kinds: u32,
 }
 
 impl Seen {
-    /// What either of two saw.
+    /// The decisions of both.
     #[allow(dead_code, reason = "the fuzz target does not ask")]
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Seen {
         }
     }
 
-    /// There is nothing that was not seen.
+    /// Tells whether every kind was seen.
     #[allow(dead_code, reason = "the fuzz target does not ask")]
     pub(crate) fn is_everything(self) -> bool {
         self.kinds == (1 << 13) - 1
@@ -92,7 +92,8 @@ impl Seen {
     }
 }
 
-/// Lets the crate take all of an input, and checks what it promises of its decisions.
+/// Runs an input through the receive path and checks what the documentation of each decision
+/// states.
 pub(crate) fn receive(octets: &[u8]) -> Seen {
     let mut seen = Seen::default();
     let [flags, reads, octets @ ..] = octets else {
@@ -223,10 +224,10 @@ fn next_fpdu<'a>(framer: &Framer, octets: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// The ULPDU of an FPDU. A wrong CRC is put right, since no fuzzer finds one.
+/// The ULPDU of an FPDU. Its CRC is corrected first: a fuzzer does not find valid ones.
 fn unwrap(framer: &mut Framer, raw: &[u8]) -> Option<Vec<u8>> {
     let Next::Fpdu(fpdu) = framer.next(raw) else {
-        panic!("it was there a moment ago")
+        panic!("the length field is there")
     };
     framer.advance(&fpdu);
     let mut raw = raw.to_vec();
@@ -247,7 +248,7 @@ fn unwrap(framer: &mut Framer, raw: &[u8]) -> Option<Vec<u8>> {
     Some(ulpdu.to_vec())
 }
 
-/// A Terminate says the same when it is read again.
+/// A Terminate has the same fields when it is encoded and decoded again.
 fn again(terminate: &Terminate) {
     let ulpdu = terminate.ulpdu();
     assert!(ulpdu.len() <= HEAD_LEN);
@@ -257,7 +258,7 @@ fn again(terminate: &Terminate) {
     assert_eq!(read.read_request(), terminate.read_request());
 }
 
-/// Answers a little of what was asked for.
+/// Writes one segment of the answers.
 fn answer(irq: &mut Irq<Vec<Option<Inbound>>>, msns: &mut Msns, mulpdu: usize) {
     let Some(inbound) = irq.head() else { return };
     match inbound.request() {
