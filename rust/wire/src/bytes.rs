@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reading and writing big-endian fields one after the other.
+//! Big-endian fields, read and written in order.
 //!
-//! All integers of MPA, DDP and RDMAP are big endian (the CRC alone is not, see [`crate::crc`]).
+//! All integers of MPA, DDP and RDMAP are big endian, except the CRC (see [`crate::crc`]).
 
-/// Copies `from` to `to` if both have the same length; tells whether they have.
+/// Copies `from` to `to` if their lengths are equal; tells whether they are.
 #[inline]
 pub(crate) fn copy(to: &mut [u8], from: &[u8]) -> bool {
-    // Asked here, the compiler sees that the copy cannot panic.
+    // With this comparison the compiler omits the panic of a copy of unequal lengths.
     let same = to.len() == from.len();
     if same {
         to.copy_from_slice(from);
@@ -20,7 +20,7 @@ pub(crate) fn copy(to: &mut [u8], from: &[u8]) -> bool {
 pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Starts at the front of `octets`.
+    /// A reader at the first of `octets`.
     #[inline]
     pub(crate) const fn new(octets: &'a [u8]) -> Self {
         Self(octets)
@@ -58,25 +58,25 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// What was not taken.
+    /// The octets that were not taken.
     #[inline]
     pub(crate) const fn rest(self) -> &'a [u8] {
         self.0
     }
 }
 
-/// Writes fields one after the other into an array of `N` octets.
+/// Writes fields in order into an array of `N` octets.
 ///
-/// The layouts of this crate are fixed, so `N` always fits; octets that would not are left out.
+/// `N` fits the fixed layouts of this crate. Octets that do not fit are left out.
 pub(crate) struct Writer<const N: usize> {
-    /// What is written, zeros behind it.
+    /// The octets written, zeros behind them.
     octets: [u8; N],
     /// Octets written; at most `N`.
     len: usize,
 }
 
 impl<const N: usize> Writer<N> {
-    /// Starts with nothing written.
+    /// An empty writer.
     #[inline]
     pub(crate) const fn new() -> Self {
         Self {
@@ -85,7 +85,7 @@ impl<const N: usize> Writer<N> {
         }
     }
 
-    /// Appends octets as they are.
+    /// Appends octets.
     #[inline]
     pub(crate) fn put(mut self, octets: &[u8]) -> Self {
         let end = self.len.saturating_add(octets.len());
@@ -121,7 +121,7 @@ impl<const N: usize> Writer<N> {
         self.put(&value.to_be_bytes())
     }
 
-    /// The whole array, zeros where nothing was written.
+    /// The whole array, with zeros behind the octets written.
     #[inline]
     pub(crate) const fn finish(self) -> [u8; N] {
         self.octets
@@ -134,12 +134,12 @@ impl<const N: usize> Writer<N> {
     }
 }
 
-/// A short run of octets with a fixed bound, as encoders return it.
+/// At most `N` octets, as encoders return them.
 #[derive(Clone, Copy)]
 pub(crate) struct Short<const N: usize> {
     /// The octets, zeros behind them.
     octets: [u8; N],
-    /// How many count; at most `N`.
+    /// Octets in use; at most `N`.
     len: u8,
 }
 
@@ -150,7 +150,7 @@ impl<const N: usize> Short<N> {
         len: 0,
     };
 
-    /// Octets that count.
+    /// The octets in use.
     #[inline]
     pub(crate) fn as_slice(&self) -> &[u8] {
         self.octets.get(..usize::from(self.len)).unwrap_or(&[])

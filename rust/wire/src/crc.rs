@@ -3,19 +3,17 @@
 //! CRC-32C as MPA uses it (RFC 5044 section 4.4, RFC 3385).
 //!
 //! Reflected polynomial 0x82F63B78, initial and final inversion, and, unlike every other field of
-//! the protocols, the least significant octet first on the wire. The sum itself is computed by
-//! whoever implements [`Crc32c`]: the kernel has processor instructions for it, [`Table`] runs
-//! everywhere.
+//! the protocols, the least significant octet first on the wire. An implementation of [`Crc32c`]
+//! computes the sum: the kernel's uses processor instructions, [`Table`] is portable.
 
-/// Continues a CRC-32C.
+/// An implementation of CRC-32C.
 pub trait Crc32c {
-    /// Continues the raw register `seed` over `data`: reflected, without any inversion.
-    ///
-    /// The convention of `crc32c()` in the kernel's `include/linux/crc32.h`.
+    /// Continues the register `seed` over `data`: reflected, not inverted, by the convention of
+    /// `crc32c()` in the kernel's `include/linux/crc32.h`.
     fn update(seed: u32, data: &[u8]) -> u32;
 }
 
-/// [`Crc32c`] with a table of 256 entries; for hosts, tests and peers without a better one.
+/// [`Crc32c`] with a table of 256 entries: portable, one octet a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Table;
 
@@ -23,13 +21,13 @@ impl Crc32c for Table {
     fn update(seed: u32, data: &[u8]) -> u32 {
         data.iter().fold(seed, |crc, &octet| {
             let [low, ..] = crc.to_le_bytes();
-            // An octet cannot lie outside of 256 entries.
+            // An octet is below 256.
             (crc >> 8) ^ TABLE[usize::from(low ^ octet)]
         })
     }
 }
 
-/// A running CRC-32C over the octets of one FPDU.
+/// The CRC-32C of one FPDU, octets added in order.
 ///
 /// ```
 /// use iwarp_wire::crc::{Digest, Table};
@@ -46,38 +44,43 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Starts: all ones.
+    /// The digest of no octets: the register is all ones.
     #[inline]
+    #[must_use]
     pub const fn new() -> Self {
         Self { raw: u32::MAX }
     }
 
-    /// Goes on from a register that something else computed, not inverted.
+    /// The digest whose register, not inverted, was computed elsewhere.
     #[inline]
+    #[must_use]
     pub const fn from_raw(raw: u32) -> Self {
         Self { raw }
     }
 
     /// The register, not inverted.
     #[inline]
+    #[must_use]
     pub const fn raw(self) -> u32 {
         self.raw
     }
 
-    /// Covers `data` too.
+    /// Adds `data`.
     #[inline]
     pub fn update<C: Crc32c>(&mut self, data: &[u8]) {
         self.raw = C::update(self.raw, data);
     }
 
-    /// The CRC field as it goes on the wire.
+    /// The CRC field as on the wire.
     #[inline]
+    #[must_use]
     pub const fn octets(self) -> [u8; 4] {
         (!self.raw).to_le_bytes()
     }
 
-    /// Tells whether a received CRC field is this CRC.
+    /// Tells whether a received CRC field equals this CRC.
     #[inline]
+    #[must_use]
     pub fn matches(self, field: [u8; 4]) -> bool {
         self.octets() == field
     }

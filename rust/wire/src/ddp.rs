@@ -2,9 +2,10 @@
 
 //! DDP segment headers (RFC 5041 section 4).
 //!
-//! A tagged segment says by STag and offset where its payload goes, an untagged one by queue,
-//! message number and offset in the message. The octets both reserve for the upper layer carry
-//! RDMAP's control octet and the STag of a Send with Invalidate; see [`crate::rdmap`].
+//! The header of a tagged segment names its payload's place by STag and tagged offset, that of an
+//! untagged segment by queue, message number and message offset. Both reserve octets for the upper
+//! layer: they carry RDMAP's control octet and the STag of a Send with Invalidate
+//! ([`crate::rdmap`]).
 
 use core::ops::Deref;
 
@@ -46,7 +47,7 @@ pub struct TaggedHeader {
     pub ulp: u8,
     /// The tagged buffer.
     pub stag: Stag,
-    /// Where in the buffer the payload goes.
+    /// The offset in the buffer of the payload's first octet.
     pub to: TaggedOffset,
 }
 
@@ -57,13 +58,13 @@ pub struct UntaggedHeader {
     pub last: bool,
     /// The first octet reserved for the upper layer: RDMAP's control octet.
     pub ulp: u8,
-    /// The other four: the STag of a Send with Invalidate.
+    /// The other four octets: the STag of a Send with Invalidate.
     pub ulp_word: u32,
     /// The queue; any value, see [`crate::QueueNumber`].
     pub qn: u32,
     /// The message's number in its queue.
     pub msn: Msn,
-    /// Where in the message the payload lies.
+    /// The offset in the message of the payload's first octet.
     pub mo: Mo,
 }
 
@@ -77,13 +78,13 @@ pub enum Header {
 }
 
 impl Header {
-    /// Reads the header at the front of a ULPDU. Reserved bits are not looked at.
+    /// Reads the header at the front of a ULPDU. Reserved bits are ignored.
     ///
     /// # Errors
     ///
     /// [`TaggedError::InvalidVersion`] and [`UntaggedError::InvalidVersion`] if the version (DV) is
-    /// not 1; [`MpaError::Marker`], that is, a length that cannot be, if the ULPDU is too short to
-    /// be a segment.
+    /// not 1; [`MpaError::Marker`], which stands for an impossible length, if the ULPDU is too
+    /// short for its header.
     #[inline]
     pub fn parse(ulpdu: &[u8]) -> Result<Self, TerminateReason> {
         let short = TerminateReason::Mpa(MpaError::Marker);
@@ -107,6 +108,7 @@ impl Header {
     /// Octets of the header.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
+    #[must_use]
     pub const fn len(&self) -> usize {
         match self {
             Self::Tagged(_) => TAGGED_LEN,
@@ -116,6 +118,7 @@ impl Header {
 
     /// Writes the header.
     #[inline]
+    #[must_use]
     pub fn encode(&self) -> HeaderOctets {
         match self {
             Self::Tagged(header) => header.encode(),
@@ -155,6 +158,7 @@ impl Header {
 impl TaggedHeader {
     /// Writes the header.
     #[inline]
+    #[must_use]
     pub fn encode(&self) -> HeaderOctets {
         HeaderOctets(
             Writer::new()
@@ -170,6 +174,7 @@ impl TaggedHeader {
 impl UntaggedHeader {
     /// Writes the header.
     #[inline]
+    #[must_use]
     pub fn encode(&self) -> HeaderOctets {
         HeaderOctets(
             Writer::new()
@@ -184,7 +189,7 @@ impl UntaggedHeader {
     }
 }
 
-/// The bit L.
+/// The bit L, if it is set.
 #[inline]
 const fn last(last: bool) -> u8 {
     if last {
@@ -194,7 +199,7 @@ const fn last(last: bool) -> u8 {
     }
 }
 
-/// A written header: 14 or 18 octets.
+/// The octets of a header: 14 or 18.
 #[derive(Clone, Copy)]
 pub struct HeaderOctets(Short<UNTAGGED_LEN>);
 

@@ -1,35 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The names and counters of the protocols, each a type of its own (RFC 5041 section 2.1).
+//! Identifiers and counters of DDP, each a type of its own (RFC 5041 section 2.1).
 
+use core::error::Error;
 use core::fmt;
 
-/// A steering tag: the name of a tagged buffer (RFC 5041 section 4.1). Any value.
+/// A steering tag: identifies a tagged buffer (RFC 5041 section 4.1). Any 32-bit value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Stag(u32);
 
 impl Stag {
-    /// Takes the 32 bits as they are on the wire, read as a big-endian number.
+    /// Makes an STag of its 32 bits, in host order.
     #[inline]
+    #[must_use]
     pub const fn new(value: u32) -> Self {
         Self(value)
     }
 
-    /// The 32 bits.
+    /// The 32 bits, in host order.
     #[inline]
+    #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 
     /// The upper 24 bits, which verbs call the index.
     #[inline]
+    #[must_use]
     pub const fn index(self) -> u32 {
         self.0 >> 8
     }
 
     /// The lower 8 bits, which verbs call the key.
     #[inline]
+    #[must_use]
     pub const fn key(self) -> u8 {
         self.0.to_be_bytes()[3]
     }
@@ -55,26 +60,29 @@ impl fmt::Display for Stag {
     }
 }
 
-/// An offset in a tagged buffer, in octets (RFC 5041 section 4.1). Any value.
+/// An offset in a tagged buffer, in octets (RFC 5041 section 4.1). Any 64-bit value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct TaggedOffset(u64);
 
 impl TaggedOffset {
-    /// Takes an offset in octets.
+    /// Makes an offset of a number of octets.
     #[inline]
+    #[must_use]
     pub const fn new(value: u64) -> Self {
         Self(value)
     }
 
     /// The offset in octets.
     #[inline]
+    #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The offset `len` octets further on, `None` where 64 bits do not hold it.
+    /// The offset `len` octets behind this one; `None` if it exceeds 64 bits.
     #[inline]
+    #[must_use]
     pub const fn checked_add(self, len: u32) -> Option<Self> {
         match self.0.checked_add(len as u64) {
             Some(sum) => Some(Self(sum)),
@@ -82,8 +90,9 @@ impl TaggedOffset {
         }
     }
 
-    /// The offset `len` octets further on, modulo 2^64.
+    /// The offset `len` octets behind this one, modulo 2^64.
     #[inline]
+    #[must_use]
     pub const fn wrapping_add(self, len: u32) -> Self {
         Self(self.0.wrapping_add(len as u64))
     }
@@ -96,7 +105,8 @@ impl From<u64> for TaggedOffset {
     }
 }
 
-/// A message sequence number: counts the messages of one queue (RFC 5041 section 4.3).
+/// A message sequence number: counts the messages of one queue, modulo 2^32, from 1 on (RFC 5041
+/// section 4.3).
 ///
 /// ```
 /// use iwarp_wire::Msn;
@@ -109,17 +119,19 @@ impl From<u64> for TaggedOffset {
 pub struct Msn(u32);
 
 impl Msn {
-    /// The first message of each queue.
+    /// The number of each queue's first message.
     pub const FIRST: Self = Self(1);
 
-    /// Takes a number from the wire.
+    /// Makes a message sequence number of a number.
     #[inline]
+    #[must_use]
     pub const fn new(value: u32) -> Self {
         Self(value)
     }
 
     /// The number.
     #[inline]
+    #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -139,24 +151,26 @@ impl Msn {
     }
 }
 
-/// A message offset: where a segment of an untagged message lies in it, in octets
-/// (RFC 5041 section 4.3).
+/// A message offset: the distance in octets from the first octet of an untagged message to the
+/// segment's payload (RFC 5041 section 4.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Mo(u32);
 
 impl Mo {
-    /// Where each message begins.
+    /// The offset of each message's first segment.
     pub const ZERO: Self = Self(0);
 
-    /// Takes an offset in octets.
+    /// Makes an offset of a number of octets.
     #[inline]
+    #[must_use]
     pub const fn new(value: u32) -> Self {
         Self(value)
     }
 
     /// The offset in octets.
     #[inline]
+    #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -176,9 +190,18 @@ pub enum QueueNumber {
     AtomicResponse = 3,
 }
 
-/// A queue number that no document assigns.
+/// A queue number that neither RFC 5040 nor RFC 7306 assigns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownQueue(pub u32);
+
+impl fmt::Display for UnknownQueue {
+    #[inline]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "queue number {} is not assigned", self.0)
+    }
+}
+
+impl Error for UnknownQueue {}
 
 impl TryFrom<u32> for QueueNumber {
     type Error = UnknownQueue;

@@ -2,29 +2,31 @@
 
 //! The iWARP protocols without input or output: MPA, DDP and RDMAP.
 //!
-//! Implements MPA (RFC 5044, RFC 6581), DDP (RFC 5041) and RDMAP (RFC 5040, RFC 7306) as
-//! functions and state machines that take octets and lengths in and give decisions out. Nothing
-//! here reads a socket, touches memory regions, allocates, sleeps, logs or looks at a clock: the
-//! caller moves octets and carries decisions out. Everything may be called in any context.
+//! The crate implements MPA (RFC 5044, RFC 6581), DDP (RFC 5041) and RDMAP (RFC 5040, RFC 7306) as
+//! functions and state machines: octets and lengths are their input, decisions their output. No
+//! function reads a socket, touches a memory region, allocates, sleeps, logs or reads a clock. The
+//! caller moves octets and carries decisions out. Every function may be called in any context.
 //!
-//! No input makes anything here panic: what a peer sends is either understood or answered with
-//! the [`TerminateReason`] the documents prescribe.
+//! No input makes a function panic. Octets of a peer that are in error become the
+//! [`TerminateReason`] that the RFCs prescribe.
 //!
-//! # The way of an octet
+//! # Data path
 //!
-//! Connection set-up: [`mpa::startup`] reads and writes the two start-up frames,
-//! [`mpa::negotiate`] decides what they agree on.
+//! | step | module |
+//! | --- | --- |
+//! | connection set-up: frames, negotiation | [`mpa::startup`], [`mpa::negotiate`] |
+//! | receive: find an FPDU, verify its CRC | [`mpa::fpdu::Framer`], [`crc::Digest`] |
+//! | receive: read DDP and RDMAP headers, decide | [`rx::Receiver`], [`reads`] |
+//! | transmit: number a message, cut it | [`tx::Msns`], [`tx::Segmenter`], [`mpa::mulpdu()`] |
+//! | transmit: lay a segment out as an FPDU | [`mpa::fpdu::FpduWriter`] |
+//! | all of it, joined | [`stream::Startup`], [`stream::Stream`] |
 //!
-//! Receive: [`mpa::fpdu::Framer`] finds the FPDUs of a stream, the caller verifies the CRC with
-//! [`crc::Digest`], [`rx::Receiver`] reads the DDP and RDMAP headers and decides what to do with
-//! the payload.
-//!
-//! Transmit: [`tx::Segmenter`] cuts a message into segments of at most [`mpa::mulpdu`] octets,
-//! [`mpa::fpdu::FpduWriter`] lays each of them out as an FPDU.
+//! The kernel driver uses the parts. A user-space end or a test peer uses [`stream`], as
+//! `examples/tcp_ends.rs` does over a TCP socket.
 //!
 //! # Examples
 //!
-//! A Send of three octets, from one end to the other:
+//! A Send of three octets, from one end to the other, by the parts:
 //!
 //! ```
 //! use iwarp_wire::{
@@ -67,7 +69,7 @@
 //! assert_eq!(&ulpdu[18..], b"abc");
 //! ```
 
-// The kernel's build passes `no_std` itself.
+// The kernel build passes `no_std` itself.
 #![cfg_attr(not(CONFIG_RUST), no_std)]
 #![crate_name = "iwarp_wire"]
 #![forbid(unsafe_code)]
@@ -83,6 +85,7 @@ pub mod mpa;
 pub mod rdmap;
 pub mod reads;
 pub mod rx;
+pub mod stream;
 pub mod tx;
 
 pub use crate::ids::{

@@ -2,8 +2,8 @@
 
 //! RDMAP messages (RFC 5040 section 4, RFC 7306 sections 4 to 6).
 //!
-//! Each DDP segment carries RDMAP's control octet; the opcode in it fixes whether the segment is
-//! tagged and which queue it goes to. Some messages have a header of their own behind DDP's.
+//! Each DDP segment carries RDMAP's control octet. Its opcode determines whether the segment is
+//! tagged, and the queue if it is not. Some messages have an RDMAP header behind that of DDP.
 
 mod message;
 mod opcode;

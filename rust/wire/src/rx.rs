@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The receiving side: what to do with each segment (RFC 5041 sections 5.2, 5.3 and 7.1, RFC
+//! The receiving direction: a decision for each segment (RFC 5041 sections 5.2, 5.3 and 7.1, RFC
 //! 5040 sections 5 and 7).
 //!
-//! [`Receiver`] is fed with the segments of one stream in order and answers each with a
-//! [`Decision`]. It takes all decisions that the octets and the history of the stream allow; what
-//! it cannot know, whether there is a buffer for a Send and whether an STag may be used, the
-//! caller finds out.
+//! [`Receiver`] takes the segments of one stream in order and returns a [`Decision`] for each, from
+//! the octets and the history of the stream. The caller finds the receive buffer of a Send and
+//! checks the access rights of STags.
 
 mod decision;
 mod receiver;
@@ -26,5 +25,5 @@ pub use self::receiver::{
 use crate::ddp::UNTAGGED_LEN;
 use crate::rdmap::ATOMIC_REQUEST_LEN;
 
-/// The most octets of a ULPDU, from its front, that [`Receiver::receive`] looks at.
+/// The most octets, from the front of a ULPDU, that [`Receiver::receive`] reads.
 pub const HEAD_LEN: usize = UNTAGGED_LEN + ATOMIC_REQUEST_LEN;

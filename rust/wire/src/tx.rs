@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sending side: message numbers, and messages cut into segments (RFC 5041 section 5.1, RFC
-//! 5040 section 5).
+//! The transmitting direction: message numbers, and messages cut into segments (RFC 5041 section
+//! 5.1, RFC 5040 section 5).
 //!
-//! Messages with payload go through a [`Segmenter`]; the others are one segment of fixed length,
-//! which the functions here write as a whole ULPDU.
+//! A [`Segmenter`] cuts messages with payload. The other messages are one segment of fixed length:
+//! the functions of this module return their whole ULPDU.
 
 mod segmenter;
 
@@ -42,9 +42,9 @@ pub use self::segmenter::{
     Step, //
 };
 
-/// The next message number of each queue, in the sending direction.
+/// The next message number of each queue, in the transmitting direction (RFC 5041 section 5.1).
 ///
-/// Each number is taken once, when its message begins to be sent.
+/// Numbers are taken in the order in which messages are transmitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Msns {
     /// Sends and Immediate Data.
@@ -56,7 +56,8 @@ pub struct Msns {
 }
 
 impl Msns {
-    /// All queues begin with [`Msn::FIRST`].
+    /// The numbers of a new stream: [`Msn::FIRST`] in each queue.
+    #[must_use]
     pub const fn new() -> Self {
         Self {
             send: Msn::FIRST,
@@ -90,7 +91,7 @@ impl Default for Msns {
     }
 }
 
-/// Returns a counter's number and moves it on.
+/// Returns a counter's number and increments the counter.
 #[inline]
 fn take(counter: &mut Msn) -> Msn {
     let now = *counter;
@@ -100,6 +101,7 @@ fn take(counter: &mut Msn) -> Msn {
 
 /// The ULPDU of a Read Request.
 #[inline]
+#[must_use]
 pub fn read_request(msn: Msn, request: &ReadRequest) -> [u8; UNTAGGED_LEN + READ_REQUEST_LEN] {
     Writer::new()
         .put(&single(Opcode::ReadRequest, QueueNumber::ReadRequest, msn).encode())
@@ -108,6 +110,7 @@ pub fn read_request(msn: Msn, request: &ReadRequest) -> [u8; UNTAGGED_LEN + READ
 }
 
 /// The ULPDU of an Atomic Request.
+#[must_use]
 pub fn atomic_request(
     msn: Msn,
     request: &AtomicRequest,
@@ -119,6 +122,7 @@ pub fn atomic_request(
 }
 
 /// The ULPDU of Immediate Data.
+#[must_use]
 pub fn immediate(
     msn: Msn,
     data: [u8; IMMEDIATE_LEN],
@@ -135,11 +139,11 @@ pub fn immediate(
         .finish()
 }
 
-/// The ULPDU of an RTR frame: what an initiator in peer-to-peer mode sends first (RFC 6581
-/// section 5.2).
+/// The ULPDU of an RTR frame, the first FPDU of an initiator in peer-to-peer mode (RFC 6581 section
+/// 5.2).
 ///
-/// A Read takes a place in the outbound read queue, which is the caller's to note: a read of 0
-/// octets into STag 0 at offset 0. Its answer completes nothing.
+/// A Read takes an entry of the outbound read queue. The caller appends it: 0 octets into STag 0 at
+/// offset 0. Its answer completes no work request.
 pub fn rtr(kind: RtrKind, msns: &mut Msns) -> RtrOctets {
     let (stag, to) = (Stag::new(0), TaggedOffset::new(0));
     RtrOctets(match kind {
@@ -196,9 +200,9 @@ fn single(opcode: Opcode, queue: QueueNumber, msn: Msn) -> UntaggedHeader {
 mod tests {
     use super::*;
 
-    /// DDP-09: each queue counts from 1 on its own.
+    /// DDP-09: the numbers of each queue begin with 1.
     #[test]
-    fn queues_count_for_themselves() {
+    fn each_queue_has_its_numbers() {
         let mut msns = Msns::new();
         for expected in 1..4 {
             assert_eq!(msns.send().get(), expected);

@@ -2,9 +2,9 @@
 
 //! FPDUs: the frames of full operation phase (RFC 5044 section 4).
 //!
-//! An FPDU is the 16-bit length of its ULPDU, the ULPDU, zero to three octets of pad that make
-//! the whole a multiple of four, and a CRC; markers lie in between where they fall (see
-//! `marker.rs`). The CRC covers all that stands in front of it, a leading marker included.
+//! An FPDU is the 16-bit length of its ULPDU, the ULPDU, zero to three octets of pad up to a
+//! multiple of four, and a CRC. Markers are inserted at fixed distances (`marker.rs`). The CRC
+//! covers all octets in front of it, a leading marker included.
 //!
 //! [`Framer`] and [`Fpdu`] read one direction of a stream, [`FpduWriter`] writes one.
 
@@ -17,7 +17,8 @@ pub use self::receive::{
     Fpdu,
     Framer,
     Next,
-    Pieces, //
+    Pieces,
+    Resync, //
 };
 pub use self::transmit::{
     FpduWriter,
@@ -29,3 +30,8 @@ pub const LENGTH_LEN: usize = 2;
 
 /// Octets of the CRC field.
 pub const CRC_LEN: usize = 4;
+
+/// The most octets of an FPDU: a ULPDU of 65535 octets, with markers.
+///
+/// No sender makes one longer than that of a ULPDU of [`MAX_MULPDU`](crate::mpa::MAX_MULPDU).
+pub const MAX_FPDU_LEN: usize = 66064;

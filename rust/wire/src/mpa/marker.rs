@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where markers fall (RFC 5044 sections 4.2 and 4.3).
+//! The positions of markers (RFC 5044 sections 4.2 and 4.3).
 //!
 //! A marker is four octets: 16 reserved bits and FPDUPTR, the distance from the ULPDU_Length
-//! field of the FPDU it lies in. The first four octets of full operation phase are one, then each
-//! 512th octet counted with markers and CRCs begins one. FPDUs are whole 32-bit words, so a
-//! marker never splits a word. One that falls between two FPDUs belongs to the second, with
-//! FPDUPTR 0; one that falls between pad and CRC belongs to the first.
+//! field of its FPDU. The first four octets of full operation phase are a marker; then every 512th
+//! octet, counted with markers and CRCs, begins one. FPDUs are whole 32-bit words, so a marker
+//! never splits a word. A marker between two FPDUs belongs to the second one, with FPDUPTR 0; a
+//! marker between pad and CRC belongs to the FPDU of that CRC.
 
 /// Octets from one marker to the next.
 pub(super) const SPACING: u32 = 512;
@@ -17,14 +17,14 @@ pub(super) const LEN: u32 = 4;
 /// Octets between two markers.
 const BETWEEN: u32 = SPACING - LEN;
 
-/// How the markers fall into one FPDU, or that there are none.
+/// The markers of one FPDU.
 ///
 /// # Invariants
 ///
 /// `first` is a multiple of four below [`SPACING`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Markers {
-    /// Octets of the FPDU in front of its first possible marker; `None`: no markers at all.
+    /// The offset of the FPDU's first possible marker; `None` if the direction has no markers.
     first: Option<u16>,
 }
 
@@ -49,7 +49,7 @@ impl Markers {
         self.first == Some(0)
     }
 
-    /// How many markers there are in an FPDU of `len` octets without them, CRC included.
+    /// The number of markers in an FPDU of `len` octets, counted without markers, CRC included.
     #[inline]
     pub(super) fn count(self, len: u32) -> u32 {
         match self.first.map(u32::from) {
@@ -62,7 +62,7 @@ impl Markers {
         }
     }
 
-    /// How many markers begin within the first `room` octets on the wire.
+    /// The number of markers that begin within the first `room` octets on the wire.
     #[inline]
     pub(super) fn within(self, room: u32) -> u32 {
         match self.first.map(u32::from) {
@@ -75,17 +75,16 @@ impl Markers {
         }
     }
 
-    /// Where octet `at` of the FPDU without markers lies in the FPDU with them.
+    /// The offset on the wire of octet `at`, counted without markers.
     #[inline]
     pub(super) fn position(self, at: u32) -> u32 {
-        // The markers in front of an octet are those of an FPDU that ends with it.
+        // In front of an octet lie the markers of an FPDU that ends with it.
         at.wrapping_add(self.count(at.wrapping_add(1)).wrapping_mul(LEN))
     }
 
-    /// How many octets follow octet `at` of the FPDU without markers, itself included, before
-    /// the next marker.
+    /// Octets from octet `at`, counted without markers, to the next marker.
     #[inline]
-    pub(super) fn run(self, at: u32) -> u32 {
+    pub(super) fn until_next(self, at: u32) -> u32 {
         match self.first.map(u32::from) {
             None => u32::MAX,
             Some(first) => match at.checked_sub(first) {
@@ -95,7 +94,7 @@ impl Markers {
         }
     }
 
-    /// Where marker `index` lies in the FPDU with markers.
+    /// The offset on the wire of marker `index`.
     #[inline]
     pub(super) fn offset(self, index: u32) -> u32 {
         let first = u32::from(self.first.unwrap_or(0));
@@ -107,9 +106,26 @@ impl Markers {
     pub(super) fn pointer(self, index: u32) -> u16 {
         let length_at = if self.leading() { LEN } else { 0 };
         let distance = self.offset(index).saturating_sub(length_at);
-        // The longest FPDU with its markers exceeds 16 bits by a little: the field wraps.
+        // The longest FPDU with its markers exceeds 65535 octets: the field wraps.
         let [_, _, high, low] = distance.to_be_bytes();
         u16::from_be_bytes([high, low])
+    }
+}
+
+/// Octets from the first octet of an FPDU to a `marker` in it; `None` if no FPDU can have it.
+///
+/// The distance is FPDUPTR, and four more if the FPDU begins with a marker of its own. The reserved
+/// bits and the low two bits of FPDUPTR are ignored.
+#[inline]
+pub(super) fn distance_to_fpdu([_, _, high, low]: [u8; 4]) -> Option<u32> {
+    let pointer = u32::from(u16::from_be_bytes([high, low])) & !3;
+    match (pointer, pointer % SPACING) {
+        (0, _) => Some(0),
+        // A marker would lie where the length field is.
+        (_, 0) => None,
+        // A marker lies directly in front of the length field.
+        (_, BETWEEN) => Some(pointer.wrapping_add(LEN)),
+        _ => Some(pointer),
     }
 }
 
@@ -126,8 +142,8 @@ mod tests {
         }
     }
 
-    /// MPA-33: the arithmetic agrees with laying words out one by one, for each length of FPDU at
-    /// each place it can begin.
+    /// MPA-33: the arithmetic agrees with a layout word by word, for each length of an FPDU at each
+    /// position where it can begin.
     #[test]
     fn agrees_with_laying_out_word_by_word() {
         for start in (0..512).step_by(4) {
@@ -148,7 +164,7 @@ mod tests {
                 assert_eq!(markers.position(at + 3), pos - start + 3);
                 let to_next = 512 - pos % 512;
                 assert_eq!(
-                    markers.run(at) % 508,
+                    markers.until_next(at) % 508,
                     to_next % 508,
                     "word {word} from {start}"
                 );

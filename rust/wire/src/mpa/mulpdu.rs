@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long a ULPDU may be (RFC 5044 section 5.1, appendix A of the early drafts).
+//! The maximum length of a ULPDU, MULPDU (RFC 5044 section 5.1, appendix A of the early drafts).
 
 use super::marker::SPACING;
 
-/// The least MULPDU, however short TCP's segments get.
+/// The least MULPDU in octets, however short TCP's segments are.
 pub const MIN_MULPDU: u16 = 128;
 
-/// The greatest MULPDU; a longer ULPDU is never sent.
+/// The greatest MULPDU in octets; a longer ULPDU is never sent.
 pub const MAX_MULPDU: u16 = 64768;
 
-/// The effective maximum segment size to assume when it cannot be learnt, in octets.
+/// The effective maximum segment size in octets where the real one is not known.
 pub const DEFAULT_EMSS: u32 = 1460;
 
 /// Octets around a ULPDU that needs no pad: length field and CRC.
@@ -19,24 +19,26 @@ const FRAMING: u32 = 6;
 /// The longest ULPDU whose FPDU fits into a TCP segment, in octets.
 ///
 /// `emss` is the effective maximum segment size in octets, `markers` tells whether markers are
-/// inserted in this direction. The result is within [`MIN_MULPDU`]..=[`MAX_MULPDU`]. It is a limit
-/// for new ULPDUs only: what is laid out already stays as it is when the segment size changes.
+/// inserted in this direction. The result is within [`MIN_MULPDU`]..=[`MAX_MULPDU`]. It limits new
+/// ULPDUs only: an FPDU that is laid out does not change with the segment size.
 ///
 /// ```
 /// assert_eq!(iwarp_wire::mpa::mulpdu(1460, false), 1454);
 /// assert_eq!(iwarp_wire::mpa::mulpdu(1460, true), 1442);
 /// ```
 #[inline]
+#[must_use]
 pub fn mulpdu(emss: u32, markers: bool) -> u16 {
     unclamped(emss, markers).clamp(MIN_MULPDU, MAX_MULPDU)
 }
 
 /// [`mulpdu()`] for an FPDU that shares its TCP segment with earlier ones.
 ///
-/// `used` octets of the segment are taken; the FPDU of a ULPDU as long as the result ends where
-/// the segment does. A rest that is too short for a ULPDU of [`MIN_MULPDU`] octets is not filled:
-/// then, as when nothing is left, the result is that of [`mulpdu()`].
+/// `used` octets of the segment are taken. The FPDU of a ULPDU as long as the result ends with the
+/// segment. Where fewer than [`MIN_MULPDU`] octets of ULPDU fit, the result is that of
+/// [`mulpdu()`], for the next segment.
 #[inline]
+#[must_use]
 pub fn packed(emss: u32, used: u32, markers: bool) -> u16 {
     match emss.checked_sub(used).map(|left| unclamped(left, markers)) {
         Some(limit) if limit >= MIN_MULPDU => limit.min(MAX_MULPDU),
@@ -44,7 +46,7 @@ pub fn packed(emss: u32, used: u32, markers: bool) -> u16 {
     }
 }
 
-/// The formula of the documents without its limits, saturated to 16 bits.
+/// The formula of the RFC without its limits, saturated to 16 bits.
 #[inline]
 fn unclamped(emss: u32, markers: bool) -> u16 {
     let markers = if markers {

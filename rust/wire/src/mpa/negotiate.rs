@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What two ends agree on during start-up (RFC 5044 section 7.1, RFC 6581 section 9).
+//! Negotiation during start-up (RFC 5044 section 7.1, RFC 6581 section 9).
 //!
-//! CRCs are used when either end wants them. Markers are asked for by whoever receives them, each
-//! direction for itself. IRD and ORD, the depths of the Read queues, are agreed on by revision 2:
-//! nobody's ORD may exceed the other's IRD. In peer-to-peer mode the responder names the RTR frames
-//! that suit both ends, and the initiator picks the one that it sends first.
+//! - CRCs are used if either end wants them.
+//! - Markers are negotiated for each direction: the receiving end asks for them.
+//! - IRD and ORD, the depths of the read queues, are negotiated by revision 2: the ORD of an end
+//!   may not exceed the IRD of its peer.
+//! - In peer-to-peer mode the responder names the RTR frames that suit both ends. The initiator
+//!   sends one of them before anything else.
+//!
+//! [`Policy`] holds no state. The sequence of the frames is the table of
+//! [`StartupState`](crate::stream::StartupState).
+
+use core::error::Error;
+use core::fmt;
 
 use super::startup::{
     Depth,
@@ -46,26 +54,44 @@ use crate::rdmap::terminate::{
 pub struct Policy {
     /// The revision to request; a responder answers with the requester's.
     pub revision: Revision,
-    /// CRCs are wanted; off only where an administrator says so.
+    /// CRCs are wanted; off only by an administrator's setting (RFC 5044 section 4.4).
     pub crc: bool,
-    /// Markers are wanted in what this end receives.
+    /// Markers are wanted in the direction that this end receives.
     pub markers: bool,
-    /// Read Requests this end is ready to hold.
+    /// Read Requests of the peer that this end offers to hold; 0 to 16382.
     pub ird: u16,
-    /// Read Requests this end wants to have outstanding.
+    /// Read Requests that this end wants to have outstanding; 0 to 16382.
     pub ord: u16,
-    /// What `ird` can be raised to when the peer wants more.
+    /// The limit to which `ird` is raised where the peer's ORD is greater.
     pub max_ird: u16,
-    /// Peer-to-peer mode is asked for; a responder grants it whenever it is asked for.
+    /// An initiator asks for peer-to-peer mode; a responder always grants it.
     pub peer_to_peer: bool,
     /// The RTR frames this end can send as initiator or understands as responder.
     pub rtr: RtrKinds,
 }
 
-/// What both ends agreed on, as one of them sees it.
+impl Default for Policy {
+    /// Revision 2 with CRCs, without markers and without peer-to-peer mode; 16 Read Requests in
+    /// each direction, up to 128 inbound where the peer wants more; every RTR frame.
+    #[inline]
+    fn default() -> Self {
+        Self {
+            revision: Revision::Two,
+            crc: true,
+            markers: false,
+            ird: 16,
+            ord: 16,
+            max_ird: 128,
+            peer_to_peer: false,
+            rtr: RtrKinds::ALL,
+        }
+    }
+}
+
+/// The result of the negotiation, as one end sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// The revision spoken.
+    /// The revision of both frames.
     pub revision: Revision,
     /// CRCs are generated and verified, in both directions.
     pub crc: bool,
@@ -73,21 +99,21 @@ pub struct Parameters {
     pub rx_markers: bool,
     /// This end inserts markers.
     pub tx_markers: bool,
-    /// Read Requests the peer may have outstanding here; 0 is legal.
+    /// Read Requests that the peer may have outstanding; 0 is legal.
     pub ird: u16,
-    /// Read Requests this end may have outstanding; 0 is legal.
+    /// Read Requests that this end may have outstanding; 0 is legal.
     pub ord: u16,
-    /// The RTR frames: at the initiator the one that it sends before anything else, at the
-    /// responder those of which one comes. Empty without peer-to-peer mode.
+    /// At the initiator the RTR frame that it sends before anything else; at the responder the
+    /// frames of which one arrives first. Empty without peer-to-peer mode.
     pub rtr: RtrKinds,
 }
 
-/// Why an initiator cannot go on with a Reply.
+/// Why an initiator refuses a Reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The peer refused the connection (R).
+    /// The peer rejected the connection (R).
     Rejected,
-    /// The Reply is of another revision than the Request. A new connection may try the Reply's
+    /// The Reply's revision differs from the Request's. A new connection may use the Reply's
     /// (RFC 6581 section 4.1).
     Revision,
     /// The peer's ORD is more than this end can hold.
@@ -97,7 +123,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The Terminate to send before the connection is closed.
+    /// The reason of the Terminate to send before the connection is closed; `None` if none is sent.
+    #[must_use]
     pub fn terminate(self) -> Option<TerminateReason> {
         match self {
             Self::Rejected | Self::Revision => None,
@@ -107,8 +134,23 @@ impl Refusal {
     }
 }
 
+impl fmt::Display for Refusal {
+    #[inline]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rejected => "the peer rejected the connection",
+            Self::Revision => "the Reply is of another MPA revision than the Request",
+            Self::InsufficientIrd => "the peer's ORD exceeds this end's IRD",
+            Self::NoMatchingRtr => "no RTR frame suits both ends",
+        })
+    }
+}
+
+impl Error for Refusal {}
+
 impl Policy {
     /// The Request of an initiator.
+    #[must_use]
     pub fn request<'a>(&self, private_data: &'a [u8]) -> Frame<'a> {
         Frame {
             kind: FrameKind::Request,
@@ -129,11 +171,12 @@ impl Policy {
         }
     }
 
-    /// The Reply of a responder that accepts `request`, and what is agreed on.
+    /// The Reply of a responder that accepts `request`, and the result.
     ///
-    /// The Reply names every offered RTR frame that this end understands. Where it understands
-    /// none, the Reply names those that it does understand: an initiator that can send none of
-    /// them answers with a Terminate ("no matching RTR", RFC 6581 section 9.2).
+    /// The Reply names every offered RTR frame that this end accepts. Where it accepts none of
+    /// those, the Reply names the frames that it accepts. An initiator that can send none of them
+    /// answers with a Terminate ("no matching RTR", RFC 6581 section 9.2).
+    #[must_use]
     pub fn accept<'a>(
         &self,
         request: &Frame<'_>,
@@ -154,7 +197,7 @@ impl Policy {
                 ord = ord.min(limit);
             }
             if asked.peer_to_peer {
-                // The Read needs a place, whether or not the upper layer reads (section 9.1).
+                // The RTR Read takes an entry of the inbound read queue (section 9.1).
                 if asked.rtr.read && self.rtr.read && asked.ord.get().is_some() {
                     ird = ird.max(self.max_ird.min(1));
                 }
@@ -195,7 +238,8 @@ impl Policy {
         (reply, parameters)
     }
 
-    /// The Reply of a responder that refuses `request`.
+    /// The Reply of a responder that rejects `request`.
+    #[must_use]
     pub fn reject<'a>(&self, request: &Frame<'_>, private_data: &'a [u8]) -> Frame<'a> {
         let (reply, _) = self.accept(request, private_data);
         Frame {
@@ -204,11 +248,11 @@ impl Policy {
         }
     }
 
-    /// What an initiator that sent [`Policy::request`] makes of the Reply.
+    /// The result at an initiator, which sent [`Policy::request`].
     ///
     /// # Errors
     ///
-    /// See [`Refusal`].
+    /// [`Refusal`]: the connection is to be closed, behind its [`Refusal::terminate`] if any.
     pub fn conclude(&self, reply: &Frame<'_>) -> Result<Parameters, Refusal> {
         if reply.rejected {
             return Err(Refusal::Rejected);
@@ -235,7 +279,7 @@ impl Policy {
         }
         let mut rtr = RtrKinds::NONE;
         if self.revision == Revision::Two && self.peer_to_peer {
-            // Without A the other flags mean nothing (section 9.2).
+            // Without A the other flags are void (section 9.2).
             let named = said
                 .filter(|said| said.peer_to_peer)
                 .map_or(RtrKinds::NONE, |said| said.rtr);
@@ -255,8 +299,8 @@ impl Policy {
         })
     }
 
-    /// The RTR frames an initiator offers: those it can send, but not the zero-length FPDU, which
-    /// some peers take for a Send that lacks its receive.
+    /// The RTR frames that an initiator offers: all that it can send except the zero-length FPDU.
+    /// Some peers take that for a Send and require a receive buffer.
     fn offer(&self) -> RtrKinds {
         if !self.peer_to_peer {
             return RtrKinds::NONE;
@@ -269,8 +313,8 @@ impl Policy {
     }
 }
 
-/// What a Reply says of a depth: `depth`, or that it is left to the upper layer if the Request said
-/// so of `counterpart`, the depth of the initiator that it faces (RFC 6581 section 9.1).
+/// A Reply's depth: `depth`, or "not negotiated" if the Request's `counterpart` is not negotiated
+/// (RFC 6581 section 9.1).
 fn in_kind(counterpart: Depth, depth: u16) -> Depth {
     match counterpart.get() {
         Some(_) => Depth::new(depth),

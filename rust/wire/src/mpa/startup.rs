@@ -2,9 +2,9 @@
 
 //! The start-up frames: MPA Request and Reply (RFC 5044 section 7.1.1, RFC 6581 section 5).
 //!
-//! Twenty octets and private data, sent as plain stream octets before any FPDU. Revision 2 puts
-//! one enhanced word, IRD and ORD and the choice of a ready-to-receive (RTR) frame, in front of
-//! the private data.
+//! A frame is 20 octets and private data, sent in front of the first FPDU. Revision 2 puts an
+//! enhanced word in front of the private data: IRD, ORD and the choice of a ready-to-receive (RTR)
+//! frame.
 
 mod enhanced;
 mod frame;
@@ -29,8 +29,8 @@ pub use self::frame::{
 /// Octets of a frame without private data.
 pub const HEADER_LEN: usize = 20;
 
-/// The most octets of private data, the enhanced word included.
+/// The most octets of private data, the enhanced word included (RFC 5044 section 7.1.1).
 pub const MAX_PRIVATE_DATA: usize = 512;
 
-/// The most octets of a frame.
+/// The most octets of a frame, private data included.
 pub const MAX_FRAME_LEN: usize = HEADER_LEN + MAX_PRIVATE_DATA;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What RDMAP messages carry besides payload (RFC 5040 sections 4.3 and 4.4, RFC 7306 sections 5
-//! and 6).
+//! RDMAP headers of messages (RFC 5040 sections 4.3 and 4.4, RFC 7306 sections 5 and 6).
 
 use super::terminate::{
     RemoteOperation,
@@ -28,33 +27,48 @@ pub const ATOMIC_RESPONSE_LEN: usize = 12;
 /// Octets of Immediate Data.
 pub const IMMEDIATE_LEN: usize = 8;
 
-/// The variants of Send.
+/// The variant of a Send (RFC 5040 section 4.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendKind {
-    /// The receiver is to raise an event for it.
+    /// With Solicited Event: its completion raises an event at the receiver.
     pub solicited: bool,
-    /// An STag of the receiver that is invalid when the Send is delivered.
+    /// With Invalidate: the STag of the receiver to invalidate before the Send is delivered.
     pub invalidate: Option<Stag>,
 }
 
-/// An RDMA Read Request.
+/// An RDMA Read Request (RFC 5040 section 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
     /// The requester's buffer.
     pub sink: Stag,
-    /// Where in it the first octet goes.
+    /// The offset there of the first octet.
     pub sink_to: TaggedOffset,
-    /// Octets to read; with 0 neither buffer is looked at.
+    /// Octets to read, any value; with 0 neither buffer is accessed.
     pub size: u32,
     /// The responder's buffer.
     pub source: Stag,
-    /// Where in it the first octet is.
+    /// The offset there of the first octet.
     pub source_to: TaggedOffset,
 }
 
 impl ReadRequest {
-    /// Reads the octets behind the DDP header; `None` if they are too few.
+    /// A Read of `size` octets from the responder's buffer `source` to the requester's `sink`, each
+    /// from a tagged offset on.
     #[inline]
+    #[must_use]
+    pub const fn new(size: u32, source: (Stag, TaggedOffset), sink: (Stag, TaggedOffset)) -> Self {
+        Self {
+            sink: sink.0,
+            sink_to: sink.1,
+            size,
+            source: source.0,
+            source_to: source.1,
+        }
+    }
+
+    /// Decodes the octets behind the DDP header; `None` if they are too few.
+    #[inline]
+    #[must_use]
     pub fn decode(octets: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(octets);
         Some(Self {
@@ -66,8 +80,9 @@ impl ReadRequest {
         })
     }
 
-    /// Writes the octets behind the DDP header.
+    /// Encodes the octets behind the DDP header.
     #[inline]
+    #[must_use]
     pub fn encode(&self) -> [u8; READ_REQUEST_LEN] {
         Writer::new()
             .u32(self.sink.get())
@@ -79,44 +94,45 @@ impl ReadRequest {
     }
 }
 
-/// What an Atomic Request does to the 64 bits it names.
+/// The operation of an Atomic Request on 64 bits (RFC 7306 section 5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicOperation {
-    /// Adds.
+    /// Adds, in one or more fields.
     FetchAdd {
-        /// What to add.
+        /// The addend.
         add: u64,
-        /// Boundaries of fields: no carry leaves the bits that are set here.
+        /// The top bit of each field: no carry leaves these bits.
         mask: u64,
     },
-    /// Replaces on equality.
+    /// Replaces bits if other bits are equal.
     CompareSwap {
-        /// What to put there.
+        /// The new value.
         swap: u64,
-        /// The bits that are replaced.
+        /// The bits to replace.
         swap_mask: u64,
-        /// What is expected there.
+        /// The expected value.
         compare: u64,
-        /// The bits that are compared.
+        /// The bits to compare.
         compare_mask: u64,
     },
 }
 
 impl AtomicOperation {
-    /// What the operation makes of `original`.
+    /// The value that the operation puts in place of `original`.
     ///
     /// ```
     /// use iwarp_wire::rdmap::AtomicOperation;
     ///
     /// let add = AtomicOperation::FetchAdd { add: 1, mask: 0x8000 };
-    /// // The carry out of bit 15 is dropped, other fields do not feel it.
+    /// // The carry out of bit 15 is dropped, the other field is unchanged.
     /// assert_eq!(add.apply(0x1_ffff), 0x1_0000);
     /// ```
+    #[must_use]
     pub fn apply(&self, original: u64) -> u64 {
         match *self {
             Self::FetchAdd { add, mask } => {
-                // Adding without the top bits of the fields cannot carry out of a field; the top
-                // bits are then the sum without carry of what was there and what came in.
+                // Without the top bits of the fields the sum carries out of no field. Each top bit
+                // is the exclusive or of both operands and the carry into it.
                 let top = mask | (1 << 63);
                 let sum = (original & !top).wrapping_add(add & !top);
                 sum ^ ((original ^ add) & top)
@@ -137,16 +153,16 @@ impl AtomicOperation {
     }
 }
 
-/// An Atomic Request.
+/// An Atomic Request (RFC 7306 section 5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicRequest {
-    /// The requester's name for it, returned in the response.
+    /// The request identifier, returned in the response.
     pub id: u32,
-    /// The buffer of the 64 bits.
+    /// The responder's buffer.
     pub stag: Stag,
-    /// Where in it they are; to be a multiple of 8.
+    /// The offset there of the 64 bits; the responder requires a multiple of 8.
     pub to: TaggedOffset,
-    /// What to do with them.
+    /// The operation.
     pub operation: AtomicOperation,
 }
 
@@ -155,11 +171,11 @@ const COMPARE_SWAP: u32 = 2;
 const OPERATION_MASK: u32 = 0x0f;
 
 impl AtomicRequest {
-    /// Reads the octets behind the DDP header.
+    /// Decodes the octets behind the DDP header.
     ///
     /// # Errors
     ///
-    /// [`RemoteOperation::UnexpectedOpcode`] for an operation no document assigns,
+    /// [`RemoteOperation::UnexpectedOpcode`] for an operation that RFC 7306 does not assign,
     /// [`RemoteOperation::Unspecified`] if there are too few octets.
     pub fn decode(octets: &[u8]) -> Result<Self, TerminateReason> {
         let short = TerminateReason::RemoteOperation(RemoteOperation::Unspecified);
@@ -196,8 +212,8 @@ impl AtomicRequest {
         })
     }
 
-    /// Writes the octets behind the DDP header. The comparison, which FetchAdd lacks, has data of
-    /// zeros and a mask of ones then (RFC 7306 section 5.2.1).
+    /// Encodes the octets behind the DDP header. FetchAdd has no comparison: its data is 0, its
+    /// mask all ones (RFC 7306 section 5.2.1).
     pub fn encode(&self) -> [u8; ATOMIC_REQUEST_LEN] {
         let (code, fields) = match self.operation {
             AtomicOperation::FetchAdd { add, mask } => (FETCH_ADD, [add, mask, 0, u64::MAX]),
@@ -217,17 +233,18 @@ impl AtomicRequest {
     }
 }
 
-/// An Atomic Response.
+/// An Atomic Response (RFC 7306 section 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicResponse {
-    /// The request it answers.
+    /// The identifier of the request.
     pub id: u32,
-    /// The 64 bits as they were before.
+    /// The 64 bits before the operation.
     pub original: u64,
 }
 
 impl AtomicResponse {
-    /// Reads the octets behind the DDP header; `None` if they are too few.
+    /// Decodes the octets behind the DDP header; `None` if they are too few.
+    #[must_use]
     pub fn decode(octets: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(octets);
         Some(Self {
@@ -236,7 +253,8 @@ impl AtomicResponse {
         })
     }
 
-    /// Writes the octets behind the DDP header.
+    /// Encodes the octets behind the DDP header.
+    #[must_use]
     pub fn encode(&self) -> [u8; ATOMIC_RESPONSE_LEN] {
         Writer::new().u32(self.id).u64(self.original).finish()
     }
@@ -246,7 +264,7 @@ impl AtomicResponse {
 mod tests {
     use super::*;
 
-    /// EXT-04: no mask is a plain sum; a mask of one field's top bits keeps the fields apart.
+    /// EXT-04: without a mask a plain sum; a mask of the fields' top bits separates the fields.
     #[test]
     fn fetch_add() {
         let sum = |original, add, mask| AtomicOperation::FetchAdd { add, mask }.apply(original);
@@ -282,7 +300,7 @@ mod tests {
         assert_eq!(swap(0xffff, 0xff, 0), 0xffaa);
     }
 
-    /// EXT-02: operations that no document assigns are unexpected; reserved bits do not count.
+    /// EXT-02: operations that are not assigned are unexpected; reserved bits are ignored.
     #[test]
     fn atomic_operations() {
         let request = AtomicRequest {

@@ -16,7 +16,7 @@ const VERSION_SHIFT: u32 = 6;
 const VERSION: u8 = 1;
 const OPCODE_MASK: u8 = 0x0f;
 
-/// What a segment belongs to.
+/// The message that a segment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Opcode {
@@ -47,12 +47,12 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    /// Reads the control octet. Reserved bits are not looked at.
+    /// Decodes the control octet. Reserved bits are ignored.
     ///
     /// # Errors
     ///
     /// [`RemoteOperation::InvalidVersion`] if the version (RV) is not 1,
-    /// [`RemoteOperation::UnexpectedOpcode`] if no document assigns the opcode.
+    /// [`RemoteOperation::UnexpectedOpcode`] if the opcode is not assigned.
     #[inline]
     pub fn parse(control: u8) -> Result<Self, TerminateReason> {
         if control >> VERSION_SHIFT != VERSION {
@@ -81,14 +81,16 @@ impl Opcode {
         })
     }
 
-    /// Writes the control octet.
+    /// Encodes the control octet.
     #[inline]
+    #[must_use]
     pub const fn control(self) -> u8 {
         (VERSION << VERSION_SHIFT) | self as u8
     }
 
-    /// The queue its untagged segments go to; `None` if they are tagged.
+    /// The queue of its untagged segments; `None` if its segments are tagged.
     #[inline]
+    #[must_use]
     pub const fn queue(self) -> Option<QueueNumber> {
         match self {
             Self::Write | Self::ReadResponse => None,
@@ -104,10 +106,11 @@ impl Opcode {
         }
     }
 
-    /// The variant of Send this is, with `word`, the STag field; `None` for other messages.
+    /// The variant of a Send whose STag field is `word`; `None` for other messages.
     ///
-    /// Without Invalidate the field is not looked at.
+    /// Without Invalidate the field is ignored.
     #[inline]
+    #[must_use]
     pub const fn send_kind(self, word: u32) -> Option<SendKind> {
         let (solicited, invalidate) = match self {
             Self::Send => (false, false),

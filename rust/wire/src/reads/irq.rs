@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The inbound read queue: what the peer asked for and how much of it was answered (RFC 5040
-//! section 5.2, RFC 7306 section 5).
+//! The inbound read queue: requests of the peer and the progress of their answers (RFC 5040 section
+//! 5.2, RFC 7306 section 5).
 
 use core::borrow::BorrowMut;
 
@@ -31,7 +31,7 @@ use crate::tx::{
     Segmenter, //
 };
 
-/// What a peer can ask for.
+/// A request that is answered in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// An RDMA Read.
@@ -43,35 +43,39 @@ pub enum Request {
 /// One request of the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Inbound {
-    /// Its number in the queue of requests.
+    /// The message number of the request.
     msn: Msn,
-    /// What it asks for.
+    /// The request.
     request: Request,
-    /// Cuts the answer to a Read.
+    /// The answer to a Read, cut into segments.
     answer: Segmenter,
 }
 
 impl Inbound {
-    /// Its number in the queue of requests.
+    /// The message number of the request.
     #[inline]
+    #[must_use]
     pub fn msn(&self) -> Msn {
         self.msn
     }
 
-    /// What it asks for.
+    /// The request.
     #[inline]
+    #[must_use]
     pub fn request(&self) -> Request {
         self.request
     }
 
-    /// Octets of a Read that were answered.
+    /// Octets of a Read that are answered; 0 for an Atomic.
     #[inline]
+    #[must_use]
     pub fn answered(&self) -> u32 {
         self.answer.sent()
     }
 
-    /// What is left of a Read, which is how a Terminate quotes it (RFC 5040 section 4.8); `None`
-    /// for an Atomic.
+    /// The part of a Read that is not answered, for the copy in a Terminate (RFC 5040 section 4.8);
+    /// `None` for an Atomic.
+    #[must_use]
     pub fn remaining(&self) -> Option<ReadRequest> {
         let Request::Read(request) = self.request else {
             return None;
@@ -91,26 +95,26 @@ impl Inbound {
 pub struct Answer {
     /// The segment's header.
     pub header: HeaderOctets,
-    /// The buffer that is read; not to be looked at when the whole Read has no octets.
+    /// The buffer that is read; not to be accessed for a Read of 0 octets.
     pub source: Stag,
-    /// Where in it the payload is.
+    /// The offset there of the payload.
     pub from: TaggedOffset,
     /// Octets of payload.
     pub len: u16,
-    /// The first segment of the answer.
+    /// Set on the first segment of the answer.
     pub first: bool,
-    /// The last one.
+    /// Set on the last segment of the answer.
     pub last: bool,
 }
 
-/// The requests of the peer that are not fully answered, oldest first.
+/// The requests of the peer that are not answered in full, oldest first: at most IRD.
 ///
 /// ```
 /// use iwarp_wire::{reads::Irq, TaggedOffset};
 ///
 /// let mut storage = [None; 4];
 /// let mut irq = Irq::new(&mut storage[..], 4);
-/// // A `rx::Receiver` appends; each segment of an answer is encoded, sent and committed:
+/// // `rx::Receiver` appends requests. Each segment of an answer is laid out, then committed:
 /// while let Some(answer) = irq.next_step(1442) {
 ///     irq.commit(&answer);
 /// }
@@ -135,13 +139,13 @@ impl<S: BorrowMut<[Option<Inbound>]>> Irq<S> {
         self.ring.len()
     }
 
-    /// There is nothing to answer.
+    /// Tells whether there is no request.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.ring.len() == 0
     }
 
-    /// The peer has as many requests outstanding as IRD allows.
+    /// Tells whether the peer has IRD requests outstanding.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.ring.is_full()
@@ -155,8 +159,8 @@ impl<S: BorrowMut<[Option<Inbound>]>> Irq<S> {
 
     /// The next segment of the oldest request's answer, its ULPDU not longer than `mulpdu`.
     ///
-    /// `None` when there is nothing to answer, or the oldest request is an Atomic. Nothing changes
-    /// before [`Irq::commit`], so it can be asked for again with another `mulpdu`.
+    /// `None` if there is no request or the oldest one is an Atomic. [`Irq::commit`] makes the
+    /// change: until then another call, with any `mulpdu`, returns the same segment.
     #[inline]
     pub fn next_step(&self, mulpdu: u16) -> Option<Answer> {
         let inbound = self.ring.front()?;
@@ -174,9 +178,9 @@ impl<S: BorrowMut<[Option<Inbound>]>> Irq<S> {
         })
     }
 
-    /// Notes that the segment that [`Irq::next_step`] returned last is on its way.
+    /// Counts `answer`, the last result of [`Irq::next_step`], as sent.
     ///
-    /// The last segment of an answer makes room for a new request.
+    /// The last segment of an answer removes the request.
     #[inline]
     pub fn commit(&mut self, answer: &Answer) {
         if let Some(inbound) = self.ring.front_mut() {
@@ -187,10 +191,10 @@ impl<S: BorrowMut<[Option<Inbound>]>> Irq<S> {
         }
     }
 
-    /// The ULPDU that answers the Atomic that is the oldest request, and takes the request.
+    /// Removes the oldest request, an Atomic, and returns the ULPDU of its response.
     ///
-    /// `original` is what the 64 bits were before, `msn` the next number of the queue of Atomic
-    /// Responses. `None` if the oldest request is no Atomic.
+    /// `original` are the 64 bits before the operation, `msn` is the next number of Atomic
+    /// Responses. `None`, and no change, if the oldest request is no Atomic.
     pub fn answer_atomic(
         &mut self,
         original: u64,
@@ -220,7 +224,7 @@ impl<S: BorrowMut<[Option<Inbound>]>> Irq<S> {
         )
     }
 
-    /// Appends a request; `false` if the peer has more outstanding than IRD allows.
+    /// Appends a request; `false` if the peer has IRD requests outstanding.
     #[inline]
     pub(crate) fn push(&mut self, msn: Msn, request: Request) -> bool {
         let answer = match request {

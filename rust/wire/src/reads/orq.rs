@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The outbound read queue: what this end asked for and how much of it came (RFC 5040 section
-//! 5.2, RFC 7306 section 5).
+//! The outbound read queue: requests of this end and the progress of their answers (RFC 5040
+//! section 5.2, RFC 7306 section 5).
 
 use core::borrow::BorrowMut;
+use core::error::Error;
+use core::fmt;
 
 use super::ring::Ring;
 use crate::ddp::TaggedHeader;
@@ -21,40 +23,49 @@ use crate::rdmap::{
 };
 use crate::rx::ReadSegment;
 
-/// One Read or Atomic that was asked for.
+/// One outstanding Read or Atomic of this end.
 #[derive(Clone, Copy, Debug)]
 pub struct Outstanding<T> {
-    /// What is to come.
+    /// The answer that matches.
     expected: Expected,
-    /// All of it came.
+    /// The answer is complete.
     done: bool,
-    /// Whatever the owner wants to find again.
+    /// The caller's own value, returned when the request is done.
     pub cookie: T,
 }
 
-/// What answers a request.
+/// The answer that matches a request, and its progress.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     /// Read Response segments.
     Read {
-        /// The buffer they name.
+        /// The buffer that they name.
         sink: Stag,
-        /// Where in it the first octet goes.
+        /// The offset there of the first octet.
         sink_to: TaggedOffset,
         /// Octets in all.
         size: u32,
-        /// Octets that came.
+        /// Octets received.
         received: u32,
     },
-    /// An Atomic Response with this name.
+    /// An Atomic Response with this identifier.
     Atomic(u32),
 }
 
-/// There are as many requests outstanding as ORD allows.
+/// The error of a full queue: ORD requests are outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// The requests this end has outstanding, oldest first.
+impl fmt::Display for Full {
+    #[inline]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ORD requests are outstanding")
+    }
+}
+
+impl Error for Full {}
+
+/// The outstanding requests of this end, oldest first: at most ORD.
 ///
 /// ```
 /// use iwarp_wire::{reads::Orq, Stag, TaggedOffset};
@@ -64,27 +75,27 @@ pub struct Full;
 /// orq.push_read(Stag::new(0x100), TaggedOffset::new(0), 4096, "mine").expect("there is room");
 /// // ORD is 1.
 /// assert!(orq.push_read(Stag::new(0x100), TaggedOffset::new(0), 1, "next").is_err());
-/// // Nothing came yet.
+/// // No octet of the answer was received.
 /// assert_eq!(orq.complete(), None);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Orq<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> {
     /// The requests.
     ring: Ring<Outstanding<T>, S>,
-    /// Octets that were asked for and did not come yet.
+    /// Octets requested and not received.
     coming: u64,
-    /// The next request waits until it is worth sending several.
+    /// Batching: the next request is held back (see [`Orq::is_due`]).
     gathers: bool,
 }
 
 impl<T> Outstanding<T> {
-    /// All of the answer came.
+    /// Tells whether the answer is complete.
     #[inline]
     pub fn is_done(&self) -> bool {
         self.done
     }
 
-    /// Octets of a Read's answer that came.
+    /// Octets of a Read's answer received; 0 for an Atomic.
     #[inline]
     pub fn received(&self) -> u32 {
         match self.expected {
@@ -110,23 +121,30 @@ impl<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> Orq<T, S> {
         self.ring.len()
     }
 
-    /// Nothing is outstanding.
+    /// Tells whether no request is outstanding.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.ring.len() == 0
     }
 
-    /// As many requests are outstanding as can be.
+    /// Tells whether ORD requests are outstanding.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.ring.is_full()
     }
 
-    /// Whether a request may be sent, and is better sent now than together with others.
+    /// Tells whether the next request is to be sent now: batching of requests at a full queue.
     ///
-    /// One that found no place would go as soon as there is one, by itself; so would all behind it.
-    /// It waits instead until half of the places are free, or fewer than `plenty` octets are still
-    /// to come: the peer has enough to do until then.
+    /// A request held back by a full queue would otherwise be sent alone with each answer that
+    /// completes. Batching ends when half of the queue is free, or when fewer than `plenty` octets
+    /// are outstanding, so that the peer always has answers to send.
+    ///
+    /// | state | event | next |
+    /// | --- | --- | --- |
+    /// | due | the queue is full | batching |
+    /// | due | the queue is not full | due |
+    /// | batching | more than half of ORD and at least `plenty` octets are outstanding | batching |
+    /// | batching | half of ORD or less, or fewer than `plenty` octets are outstanding | due |
     #[inline]
     pub fn is_due(&mut self, plenty: u64) -> bool {
         let enough = self.len() > self.ring.limit() / 2 && self.coming >= plenty;
@@ -134,7 +152,11 @@ impl<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> Orq<T, S> {
         !self.gathers
     }
 
-    /// Notes a Read of `size` octets into `sink` at `sink_to`, when its request is sent.
+    /// Appends a Read of `size` octets into `sink` at `sink_to`, when its request is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`].
     #[inline]
     pub fn push_read(
         &mut self,
@@ -154,7 +176,11 @@ impl<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> Orq<T, S> {
         Ok(())
     }
 
-    /// Notes an Atomic with the name `id`, when its request is sent.
+    /// Appends an Atomic with the identifier `id`, when its request is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`].
     #[inline]
     pub fn push_atomic(&mut self, id: u32, cookie: T) -> Result<(), Full> {
         self.push(Expected::Atomic(id), cookie)
@@ -166,16 +192,16 @@ impl<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> Orq<T, S> {
         self.ring.front()
     }
 
-    /// Takes the oldest request if all of its answer came, and returns its cookie.
+    /// Removes the oldest request if its answer is complete, and returns its cookie.
     ///
-    /// To be called for each decision that ends an answer, before the next segment.
+    /// To be called behind each decision that completes an answer, before the next segment.
     #[inline]
     pub fn complete(&mut self) -> Option<T> {
         self.ring.front().filter(|request| request.done)?;
         self.pop()
     }
 
-    /// Takes the oldest request whether it was answered or not.
+    /// Removes the oldest request, answered or not, and returns its cookie.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         let request = self.ring.pop()?;
@@ -213,7 +239,7 @@ impl<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> Orq<T, S> {
             return Err(unexpected);
         };
         let offset = *received;
-        // A zero-length Read names no memory, whatever its fields hold.
+        // The fields of a zero-length Read name no memory.
         if *size != 0 {
             if header.stag != *sink {
                 return Err(TerminateReason::Tagged(TaggedError::InvalidStag));
@@ -292,24 +318,24 @@ mod tests {
     /// Octets of each Read.
     const SIZE: u32 = 1000;
 
-    /// As many outstanding Reads as there can be.
+    /// A queue with `ord` outstanding Reads.
     fn full(ord: u16) -> Queue {
         let mut orq = Orq::new(vec![None; usize::from(ord)], ord);
         for cookie in 0..ord {
             assert!(orq.is_due(0));
-            ask(&mut orq, cookie).expect("there is room");
+            request(&mut orq, cookie).expect("there is room");
         }
-        assert!(!orq.is_due(u64::MAX), "there is no place");
+        assert!(!orq.is_due(u64::MAX), "the queue is full");
         orq
     }
 
-    /// Asks for [`SIZE`] octets.
-    fn ask(orq: &mut Queue, cookie: u16) -> Result<(), Full> {
+    /// Appends a Read of [`SIZE`] octets.
+    fn request(orq: &mut Queue, cookie: u16) -> Result<(), Full> {
         orq.push_read(Stag::new(0x100), TaggedOffset::new(0), SIZE, cookie)
     }
 
-    /// The next `len` octets of the oldest answer come.
-    fn hear(orq: &mut Queue, len: u32) -> Option<u16> {
+    /// Receives the next `len` octets of the oldest answer.
+    fn answer(orq: &mut Queue, len: u32) -> Option<u16> {
         let received = orq.head().expect("a Read").received();
         let header = TaggedHeader {
             last: received + len == SIZE,
@@ -322,42 +348,42 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_found_no_place_wait_until_half_are_free() {
+    fn batching_ends_when_half_of_the_queue_is_free() {
         let mut orq = full(16);
         for cookie in 0..7 {
-            assert_eq!(hear(&mut orq, SIZE), Some(cookie));
+            assert_eq!(answer(&mut orq, SIZE), Some(cookie));
             assert!(!orq.is_due(0), "{} are outstanding", orq.len());
         }
-        assert_eq!(hear(&mut orq, SIZE), Some(7));
+        assert_eq!(answer(&mut orq, SIZE), Some(7));
         for cookie in 16..24 {
             assert!(orq.is_due(0), "{} are outstanding", orq.len());
-            ask(&mut orq, cookie).expect("there is room");
+            request(&mut orq, cookie).expect("there is room");
         }
         assert!(!orq.is_due(0));
     }
 
     #[test]
-    fn they_wait_only_while_there_is_plenty_to_come() {
+    fn batching_ends_below_plenty() {
         let mut orq = full(16);
-        assert_eq!(hear(&mut orq, SIZE), Some(0));
+        assert_eq!(answer(&mut orq, SIZE), Some(0));
         let coming = u64::from(15 * SIZE);
         assert!(!orq.is_due(coming));
-        assert_eq!(hear(&mut orq, 1), None);
+        assert_eq!(answer(&mut orq, 1), None);
         assert!(orq.is_due(coming));
-        // And do not begin to wait again by themselves.
+        // Only a full queue starts it again.
         assert!(orq.is_due(0));
     }
 
     #[test]
-    fn what_is_still_to_come_is_kept_in_step() {
+    fn outstanding_octets_are_counted() {
         let mut orq = full(4);
         assert_eq!(orq.coming, u64::from(4 * SIZE));
-        assert_eq!(hear(&mut orq, 300), None);
+        assert_eq!(answer(&mut orq, 300), None);
         assert_eq!(orq.coming, u64::from(4 * SIZE - 300));
-        assert_eq!(hear(&mut orq, SIZE - 300), Some(0));
+        assert_eq!(answer(&mut orq, SIZE - 300), Some(0));
         assert_eq!(orq.coming, u64::from(3 * SIZE));
-        assert_eq!(hear(&mut orq, 1), None);
-        // A stream that ends takes them out as they are.
+        assert_eq!(answer(&mut orq, 1), None);
+        // A stream that ends removes requests that are not answered.
         for left in [2, 1, 0] {
             assert!(orq.pop().is_some());
             assert_eq!(orq.coming, u64::from(left * SIZE));
@@ -368,11 +394,11 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_to_wait_never_waits_for_nothing() {
+    fn batching_ends_with_an_empty_queue() {
         for ord in 1..=5 {
             let mut orq = full(ord);
             while !orq.is_empty() {
-                hear(&mut orq, SIZE);
+                answer(&mut orq, SIZE);
             }
             assert!(orq.is_due(0), "with an ORD of {ord}");
         }

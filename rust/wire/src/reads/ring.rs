@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A queue of bounded depth in storage that somebody else allocated.
+//! A queue of bounded depth in storage of the caller.
 
 use core::borrow::BorrowMut;
 use core::marker::PhantomData;
@@ -21,7 +21,7 @@ pub(super) struct Ring<T, S> {
     len: usize,
     /// The most entries.
     limit: usize,
-    /// The slots hold entries.
+    /// The type of the entries.
     entries: PhantomData<T>,
 }
 
@@ -51,7 +51,7 @@ impl<T: Copy, S: BorrowMut<[Option<T>]>> Ring<T, S> {
         self.limit
     }
 
-    /// There are as many entries as there can be.
+    /// Tells whether the number of entries is the limit.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.len >= self.limit
@@ -76,7 +76,7 @@ impl<T: Copy, S: BorrowMut<[Option<T>]>> Ring<T, S> {
         self.slots.borrow_mut().get_mut(self.head)?.as_mut()
     }
 
-    /// Appends an entry; gives it back if the queue is full.
+    /// Appends an entry; returns it if the queue is full.
     #[inline]
     pub(super) fn push(&mut self, entry: T) -> Result<(), T> {
         if self.is_full() {
@@ -96,7 +96,7 @@ impl<T: Copy, S: BorrowMut<[Option<T>]>> Ring<T, S> {
         Ok(())
     }
 
-    /// Takes the oldest entry.
+    /// Removes the oldest entry.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         let len = self.len.checked_sub(1)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What there is to do with a segment.
+//! The decisions of a receiver.
 
 use crate::ids::{
     Stag,
@@ -13,44 +13,44 @@ use crate::rdmap::terminate::{
 };
 use crate::rdmap::IMMEDIATE_LEN;
 
-/// What to do with the segment that was received.
+/// The action for a received segment, to be carried out before the next segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Part of an RDMA Write: check the peer's right to write there, then place the payload,
-    /// which begins [`TAGGED_LEN`](crate::ddp::TAGGED_LEN) octets into the ULPDU and is not empty.
+    /// Part of an RDMA Write: check the peer's access, then place the payload, which is not empty
+    /// and begins [`TAGGED_LEN`](crate::ddp::TAGGED_LEN) octets into the ULPDU.
     Write(TaggedSegment),
     /// Part of the answer to the oldest Read this end has outstanding: place the payload, which
-    /// begins [`TAGGED_LEN`](crate::ddp::TAGGED_LEN) octets into the ULPDU. Behind the last one
-    /// the Read is done: [`Orq::complete`](crate::reads::Orq::complete).
+    /// begins [`TAGGED_LEN`](crate::ddp::TAGGED_LEN) octets into the ULPDU. The last segment
+    /// completes the Read: [`Orq::complete`](crate::reads::Orq::complete).
     ReadResponse(ReadSegment),
     /// Part of a Send: place the payload, which begins
     /// [`UNTAGGED_LEN`](crate::ddp::UNTAGGED_LEN) octets into the ULPDU, in the receive buffer.
     Send(SendSegment),
-    /// Immediate Data: complete a receive with it; nothing is placed.
+    /// Immediate Data: completes a receive; nothing is placed.
     Immediate {
         /// The data.
         data: [u8; IMMEDIATE_LEN],
-        /// An event is to be raised.
+        /// With Solicited Event.
         solicited: bool,
     },
     /// A Read Request; it was appended to the inbound read queue.
     ReadRequest,
     /// An Atomic Request; it was appended to the inbound read queue.
     AtomicRequest,
-    /// The answer to the oldest Atomic this end has outstanding, which is done:
+    /// The answer to the oldest request of this end, an Atomic, which is done:
     /// [`Orq::complete`](crate::reads::Orq::complete).
     AtomicResponse {
-        /// The 64 bits as they were before.
+        /// The 64 bits before the operation.
         original: u64,
     },
-    /// Good, and nothing to do: a Write without payload, or an RTR frame.
+    /// No action: a Write without payload, or an RTR frame.
     Nothing,
-    /// The peer ends the stream. Never answered with a Terminate.
+    /// The peer's Terminate: the stream ends, without a Terminate in return.
     Terminated(Terminate),
-    /// An error: nothing is placed, the peer is to be told
-    /// ([`Terminate::for_segment`]) and the stream to be ended.
+    /// An error: nothing is placed, a Terminate is to be sent ([`Terminate::for_segment`]), and the
+    /// stream ends.
     Fail(TerminateReason),
-    /// Behind an error or Terminate: the segment is to be ignored.
+    /// Behind an error or Terminate: the segment is ignored.
     Dropped,
 }
 
@@ -59,52 +59,53 @@ pub enum Decision {
 pub struct TaggedSegment {
     /// The buffer.
     pub stag: Stag,
-    /// Where in it the payload goes.
+    /// The offset there of the payload.
     pub to: TaggedOffset,
     /// Octets of payload; not 0.
     pub len: u32,
-    /// The last segment of the Write.
+    /// Set on the last segment of the Write.
     pub last: bool,
 }
 
-/// Part of the answer to a Read, already found to be the octets that come next.
+/// Part of the answer to a Read: the octets behind those received before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadSegment {
-    /// The buffer, as the request named it.
+    /// The buffer that the request named.
     pub stag: Stag,
-    /// Where in it the payload goes.
+    /// The offset there of the payload.
     pub to: TaggedOffset,
-    /// Where in the Read the payload lies, in octets.
+    /// Octets of the answer received before.
     pub offset: u32,
     /// Octets of payload; may be 0.
     pub len: u32,
-    /// The Read is done behind it.
+    /// Set on the last segment of the answer.
     pub last: bool,
 }
 
-/// Part of a Send, already found to be the octets that come next.
+/// Part of a Send: the octets behind those received before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendSegment {
-    /// A message begins: it takes a new receive buffer.
+    /// Set on the first segment: the message takes a receive buffer.
     pub first: bool,
-    /// Where in the message, and the buffer, the payload goes.
+    /// The offset of the payload in the message, and in the receive buffer.
     pub mo: u32,
     /// Octets of payload; may be 0.
     pub len: u32,
-    /// The message is complete behind it.
+    /// Set on the last segment: the message is complete.
     pub last: bool,
-    /// An event is to be raised when the message is delivered.
+    /// With Solicited Event: the completion raises an event.
     pub solicited: bool,
-    /// An STag to invalidate before the message is delivered; refused with
+    /// With Invalidate: the STag to invalidate before the message is delivered. Errors:
     /// [`for_invalidate`](crate::rdmap::terminate::AccessError::for_invalidate).
     pub invalidate: Option<Stag>,
 }
 
 impl SendSegment {
-    /// Octets of the message through this segment; behind the last one its length.
+    /// Octets of the message through this segment: for the last one the message's length.
     #[inline]
+    #[must_use]
     pub const fn end(&self) -> u32 {
-        // The receiver found the sum to fit.
+        // The receiver has checked the sum.
         self.mo.wrapping_add(self.len)
     }
 
@@ -122,8 +123,9 @@ impl SendSegment {
         }
     }
 
-    /// The reason to give when there is no receive buffer for the message.
+    /// The reason where the message has no receive buffer.
     #[inline]
+    #[must_use]
     pub const fn no_buffer(&self) -> TerminateReason {
         TerminateReason::Untagged(UntaggedError::NoBuffer)
     }

@@ -37,26 +37,26 @@ use crate::reads::{
     Request, //
 };
 
-/// What the start-up left for the receiver to know.
+/// The receiver's part of the start-up's result.
 ///
-/// The default is an initiator, without the extensions of RFC 7306.
+/// The default is an initiator without the extensions of RFC 7306.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// This end answered the MPA Request.
     pub responder: bool,
-    /// The RTR frames of which the initiator is to send one first; empty without peer-to-peer mode.
+    /// The RTR frames of which the initiator sends one first; empty without peer-to-peer mode.
     pub rtr: RtrKinds,
-    /// Immediate Data is understood.
+    /// Immediate Data is accepted.
     pub immediate: bool,
-    /// Atomics are understood.
+    /// Atomics are accepted.
     pub atomics: bool,
 }
 
-/// Decides what to do with each segment of one stream.
+/// The receive state machine of one stream: a [`Decision`] for each segment.
 ///
-/// It is to be fed with every FPDU in the order of the stream, after its CRC was verified and
-/// nothing else: an error found elsewhere, a bad CRC or a refused access, is to be noted with
-/// [`Receiver::fail`], so that nothing behind it is taken for good.
+/// Its input is every FPDU whose CRC is right, in the order of the stream. An error that the caller
+/// finds, a wrong CRC or a refused access, is to be reported with [`Receiver::fail`]: all segments
+/// behind it are dropped.
 ///
 /// ```
 /// use iwarp_wire::{
@@ -81,46 +81,59 @@ pub struct Config {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Receiver {
-    /// What the start-up left.
+    /// The start-up's result.
     pub(super) config: Config,
-    /// Where the stream stands.
+    /// How far the stream is.
     phase: Phase,
-    /// The number of the Send or Immediate Data that is expected, or of the Send under way.
+    /// The number of the next Send or Immediate Data, or of the Send in progress.
     pub(super) send_msn: Msn,
-    /// Octets of the Send under way that came; `None` between messages.
+    /// The Send in progress; `None` between messages.
     pub(super) send: Option<SendInProgress>,
-    /// The number of the Read Request or Atomic Request that is expected.
+    /// The number of the next Read Request or Atomic Request.
     pub(super) request_msn: Msn,
-    /// The number of the Atomic Response that is expected.
+    /// The number of the next Atomic Response.
     pub(super) response_msn: Msn,
 }
 
-/// A Send of which not all segments came.
+/// A Send of which some segments were received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendInProgress {
-    /// Octets that came.
+    /// Octets received.
     pub(super) received: u32,
-    /// Its variant, the same in all segments.
+    /// Its variant, equal in all segments.
     pub(super) kind: SendKind,
 }
 
-/// Where the stream stands.
+/// How far the stream is in the receiving direction (RFC 5044 section 7.1.2, RFC 5040 section 4.8).
+///
+/// | state | event | next |
+/// | --- | --- | --- |
+/// | `Fresh` | a valid first FPDU | `Open` |
+/// | `Fresh` | an FPDU in error, or another than the agreed RTR frame | `Closed` |
+/// | `Fresh` | a Terminate | `Closed` |
+/// | `Fresh` | [`Receiver::fail`] | `Closed` |
+/// | `Open` | a valid FPDU | `Open` |
+/// | `Open` | an FPDU in error | `Closed` |
+/// | `Open` | a Terminate | `Closed` |
+/// | `Open` | [`Receiver::fail`] | `Closed` |
+/// | `Closed` | any FPDU | `Closed` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nothing came yet.
+    /// No FPDU was received.
     Fresh,
-    /// A valid FPDU came.
+    /// A valid FPDU was received.
     Open,
     /// An error was found, or the peer terminated the stream.
     Closed,
 }
 
-/// The message does not belong here.
+/// The error of a message that is not permitted here.
 pub(super) const UNEXPECTED: TerminateReason =
     TerminateReason::RemoteOperation(RemoteOperation::UnexpectedOpcode);
 
 impl Receiver {
-    /// Starts with the first FPDU of the stream.
+    /// A receiver in front of the stream's first FPDU.
+    #[must_use]
     pub const fn new(config: Config) -> Self {
         Self {
             config,
@@ -132,30 +145,32 @@ impl Receiver {
         }
     }
 
-    /// A valid FPDU came, and the RTR frame if there was to be one: a responder may send from now
-    /// on (RFC 5044 section 7.1.2, RFC 6581 section 4.4).
+    /// Tells whether a valid first FPDU was received, the RTR frame if one was agreed on: from then
+    /// on a responder may send (RFC 5044 section 7.1.2, RFC 6581 section 4.4).
     #[inline]
+    #[must_use]
     pub fn started(&self) -> bool {
         self.phase == Phase::Open
     }
 
-    /// Nothing more is taken, after an error or a Terminate.
+    /// Tells whether segments are dropped, behind an error or Terminate.
     #[inline]
+    #[must_use]
     pub fn is_closed(&self) -> bool {
         self.phase == Phase::Closed
     }
 
-    /// Notes an error that was found elsewhere: all that follows is [`Decision::Dropped`].
+    /// Reports an error found by the caller: all further segments are [`Decision::Dropped`].
     #[inline]
     pub fn fail(&mut self) {
         self.phase = Phase::Closed;
     }
 
-    /// Takes the next segment and decides.
+    /// Decides on the next segment.
     ///
-    /// `head` is the front of the ULPDU: [`HEAD_LEN`](super::HEAD_LEN) octets, or all of it if it
-    /// is shorter. `ulpdu_len` is its length in octets. `orq` and `irq` are the stream's read
-    /// queues; Read Responses are matched with the one and requests appended to the other.
+    /// `head` is the front of the ULPDU: [`HEAD_LEN`](super::HEAD_LEN) octets, or all of it.
+    /// `ulpdu_len` is the ULPDU's length in octets. `orq` and `irq` are the stream's read queues:
+    /// responses are matched with the one, requests are appended to the other.
     #[inline]
     pub fn receive<T, O, I>(
         &mut self,
@@ -177,15 +192,14 @@ impl Receiver {
         self.note(decided)
     }
 
-    /// Takes the next segment and decides, if the stream has started and the segment is one that
-    /// carries data: of a Write, a Read Response or a Send. Otherwise nothing was done, and
-    /// [`Receiver::receive`] is to be asked.
+    /// Decides on the next segment, if the stream has started and the segment carries data: that of
+    /// a Write, a Read Response or a Send. Otherwise the result is `None`, no state has changed,
+    /// and [`Receiver::receive`] is to be called.
     ///
-    /// The arguments are those of [`Receiver::receive`], which decides the same way. Whoever asks
-    /// this first, and carries out either decision where it was made, has the more frequent one in
-    /// registers.
-    // As a call, it would have to leave its decision in memory, and what is stored field by field
-    // and read in other pieces waits until all that was copied before has reached the cache.
+    /// Arguments and decision are those of [`Receiver::receive`]. A caller on a hot path calls this
+    /// function first and carries its decision out there, from registers.
+    // Inlined: a call returns the decision through memory. Fields stored one by one and loaded in
+    // other widths defeat store forwarding and stall behind the payload copy.
     #[inline(always)]
     pub fn receive_data<T, O>(
         &mut self,
@@ -213,7 +227,7 @@ impl Receiver {
         Some(self.note(decided))
     }
 
-    /// Notes what a decision means for the segments to come.
+    /// Changes the state as the decision requires.
     #[inline(always)]
     fn note(&mut self, decided: Result<Decision, TerminateReason>) -> Decision {
         let decision = decided.unwrap_or_else(Decision::Fail);
@@ -224,11 +238,11 @@ impl Receiver {
         decision
     }
 
-    /// The first FPDU: in peer-to-peer mode it is one of the RTR frames that were agreed on.
+    /// Decides on the first FPDU: in peer-to-peer mode one of the agreed RTR frames.
     ///
-    /// The zero-length FULPDU of RFC 6581 section 9 has two readings, and both are taken: a ULPDU
-    /// of no octets, and a Send of none. Such a Send has its number but no receive: RTR frames are
-    /// signalled below the upper layer, not by a completion (section 6).
+    /// The zero-length FULPDU of RFC 6581 section 9 has two readings, and both are accepted: a
+    /// ULPDU of no octets, and a Send of no octets. Such a Send is numbered but takes no receive
+    /// buffer: RTR frames complete nothing at the upper layer (section 6).
     #[cold]
     #[inline(never)]
     fn first<T, O, I>(
@@ -249,7 +263,7 @@ impl Receiver {
             RtrKinds::NONE
         };
         let any = agreed == RtrKinds::NONE;
-        // An FPDU of no octets is taken from any initiator, as its first one.
+        // An FPDU of no octets is accepted from any initiator, as its first one.
         if ulpdu_len == 0 && self.config.responder && (any || agreed.fpdu) {
             return Ok(Decision::Nothing);
         }
@@ -272,7 +286,7 @@ impl Receiver {
         }
     }
 
-    /// Any segment.
+    /// Decides on a segment in any phase.
     #[inline(always)]
     fn segment<T, O, I>(
         &mut self,
@@ -286,7 +300,7 @@ impl Receiver {
         O: BorrowMut<[Option<Outstanding<T>>]>,
         I: BorrowMut<[Option<Inbound>]>,
     {
-        // What is behind the ULPDU is none of it.
+        // Octets behind the ULPDU are ignored.
         let head = head.get(..usize::from(ulpdu_len)).unwrap_or(head);
         match Header::parse(head)? {
             Header::Tagged(header) => {
@@ -311,7 +325,7 @@ fn payload_len(ulpdu_len: u16, header_len: usize) -> Result<u32, TerminateReason
         .ok_or(TerminateReason::Mpa(MpaError::Marker))
 }
 
-/// A tagged segment with `len` octets of payload.
+/// Decides on a tagged segment with `len` octets of payload.
 #[inline]
 fn tagged<T, O>(
     header: &TaggedHeader,
@@ -323,7 +337,7 @@ where
     O: BorrowMut<[Option<Outstanding<T>>]>,
 {
     match Opcode::parse(header.ulp)? {
-        // Nothing is written, so nothing is checked.
+        // Without payload no buffer is accessed.
         Opcode::Write if len == 0 => Ok(Decision::Nothing),
         Opcode::Write => Ok(Decision::Write(TaggedSegment {
             stag: header.stag,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Untagged segments: Sends, requests, responses to Atomics, Terminate (RFC 5041 section 7.1, RFC
+//! Untagged segments: Sends, requests, Atomic Responses, Terminate (RFC 5041 section 7.1, RFC
 //! 5040 section 5).
 
 use core::borrow::BorrowMut;
@@ -45,10 +45,10 @@ use crate::reads::{
     Request, //
 };
 
-/// A message of fixed length lacks octets.
+/// The error of a message of fixed length that is too short.
 const TOO_SHORT: TerminateReason = TerminateReason::RemoteOperation(RemoteOperation::Unspecified);
 
-/// The variant of Send that the segment belongs to, if it is one of a Send and on its queue.
+/// The variant of Send of a segment; `None` if it is no Send, or not on the queue of Sends.
 #[inline(always)]
 pub(super) fn send_kind(header: &UntaggedHeader) -> Option<SendKind> {
     let opcode = Opcode::parse(header.ulp).ok()?;
@@ -60,7 +60,8 @@ pub(super) fn send_kind(header: &UntaggedHeader) -> Option<SendKind> {
 }
 
 impl Receiver {
-    /// An untagged segment with `len` octets behind its header, `message` being their front.
+    /// Decides on an untagged segment with `len` octets behind its header; `message` is their
+    /// front.
     #[inline]
     pub(super) fn untagged<T, O, I>(
         &mut self,
@@ -111,13 +112,22 @@ impl Receiver {
                     original: response.original,
                 })
             }
-            // Whatever else is wrong with it: a Terminate is not answered with another.
+            // Even if it is in error: a Terminate is not answered with another.
             Opcode::Terminate => Ok(Decision::Terminated(Terminate::decode(message))),
             _ => Err(UNEXPECTED),
         }
     }
 
-    /// A segment of a Send.
+    /// Decides on a segment of a Send (RFC 5041 section 5.3).
+    ///
+    /// | state | event | next |
+    /// | --- | --- | --- |
+    /// | between messages | first segment, L is clear | within a message |
+    /// | between messages | only segment, L is set | between messages |
+    /// | within a message | next segment, L is clear | within a message |
+    /// | within a message | last segment, L is set | between messages |
+    ///
+    /// Any other message number, offset or variant is an error.
     #[inline(always)]
     pub(super) fn send(
         &mut self,
@@ -160,10 +170,10 @@ impl Receiver {
         }))
     }
 
-    /// Takes back the last decision, the first `segment` of a Send for which there is no receive
-    /// buffer yet. The segment is to be given to [`Receiver::receive`] again before any other.
+    /// Takes back the last decision: `segment`, the first one of a Send that has no receive buffer
+    /// yet. The segment is to be given to [`Receiver::receive`] again before any other.
     ///
-    /// The stream counts as [started](Receiver::started): a valid FPDU came.
+    /// The stream remains [started](Receiver::started): the FPDU was valid.
     pub fn defer(&mut self, segment: &SendSegment) {
         self.send = None;
         if segment.last {
@@ -171,7 +181,7 @@ impl Receiver {
         }
     }
 
-    /// Immediate Data: counts as a Send.
+    /// Decides on Immediate Data, which is numbered as a Send.
     fn immediate(
         &mut self,
         opcode: Opcode,
@@ -210,8 +220,8 @@ impl Receiver {
     }
 }
 
-/// Checks the header of a message that is one segment of `expected_len` octets, and number `msn`
-/// of its queue.
+/// Checks the header of a message of one segment with `expected_len` octets, number `msn` of its
+/// queue.
 #[inline]
 fn expect_whole(
     header: &UntaggedHeader,
@@ -227,7 +237,7 @@ fn expect_whole(
         return untagged(UntaggedError::InvalidMo);
     }
     match u32::try_from(expected_len) {
-        // More is to come than the message can have.
+        // The message exceeds its fixed length, in this segment or a further one.
         Ok(expected) if len > expected || (len == expected && !header.last) => {
             untagged(UntaggedError::TooLong)
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Cutting messages into segments (RFC 5041 section 5.1).
+//! Messages cut into segments (RFC 5041 section 5.1).
 
 use crate::ddp::{
     HeaderOctets,
@@ -28,26 +28,33 @@ pub enum Message {
     Write {
         /// The buffer.
         stag: Stag,
-        /// Where in it the first octet goes.
+        /// The offset there of the first octet.
         to: TaggedOffset,
     },
-    /// The answer to a Read Request that named `stag` and `to` as its sink.
+    /// The answer to a Read Request whose sink is `stag` at `to`.
     ReadResponse {
         /// The sink's buffer.
         stag: Stag,
-        /// Where in it the first octet goes.
+        /// The offset there of the first octet.
         to: TaggedOffset,
     },
     /// A Send.
     Send {
-        /// Its number.
+        /// The message number.
         msn: Msn,
-        /// Its variant.
+        /// The variant.
         kind: SendKind,
     },
 }
 
-/// Cuts one message into segments, one after the other.
+/// Cuts one message into segments, in order (RFC 5041 section 5.1).
+///
+/// | state | event | next |
+/// | --- | --- | --- |
+/// | segments left | [`peek`](Self::peek) | segments left |
+/// | segments left | [`commit`](Self::commit) of a segment that is not the last | segments left |
+/// | segments left | [`commit`](Self::commit) of the last segment | done |
+/// | done | [`peek`](Self::peek) returns `None` | done |
 ///
 /// ```
 /// use iwarp_wire::{rdmap::SendKind, tx::{Message, Segmenter}, Msn};
@@ -66,27 +73,27 @@ pub struct Segmenter {
     message: Message,
     /// Octets of payload.
     len: u32,
-    /// Octets of payload in the segments so far.
+    /// Octets of payload in committed segments.
     sent: u32,
-    /// The last segment was taken.
+    /// The last segment is committed.
     done: bool,
 }
 
 /// One segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Its header.
+    /// The DDP header.
     pub header: HeaderOctets,
-    /// Where in the message its payload begins, in octets.
+    /// The offset in the message of the payload's first octet.
     pub offset: u32,
-    /// Octets of its payload.
+    /// Octets of payload.
     pub len: u16,
-    /// The last segment of the message.
+    /// Set on the last segment of the message.
     pub last: bool,
 }
 
 impl Segmenter {
-    /// Nothing is left to cut.
+    /// A segmenter without segments.
     pub(crate) const DONE: Self = Self {
         message: Message::Write {
             stag: Stag::new(0),
@@ -97,8 +104,10 @@ impl Segmenter {
         done: true,
     };
 
-    /// Starts with a message of `len` octets of payload; 0 makes one segment without payload.
+    /// A segmenter of a message with `len` octets of payload, 0 to 2^32-1; of 0 octets there is one
+    /// segment.
     #[inline]
+    #[must_use]
     pub const fn new(message: Message, len: u32) -> Self {
         Self {
             message,
@@ -110,9 +119,11 @@ impl Segmenter {
 
     /// The next segment, with a ULPDU of at most `mulpdu` octets; `None` behind the last one.
     ///
-    /// `mulpdu` may differ from segment to segment. Every segment carries at least one octet,
-    /// also where `mulpdu` leaves room for none. Nothing changes before [`Segmenter::commit`].
+    /// `mulpdu` may differ from segment to segment. Every segment of a message with payload carries
+    /// at least one octet, even if its ULPDU exceeds `mulpdu` then. [`Segmenter::commit`] makes the
+    /// change.
     #[inline]
+    #[must_use]
     pub fn peek(&self, mulpdu: u16) -> Option<Step> {
         if self.done {
             return None;
@@ -125,7 +136,7 @@ impl Segmenter {
         let left = self.remaining();
         let (len, last) = match u16::try_from(left) {
             Ok(left) if usize::from(left) <= room => (left, true),
-            // Not above `mulpdu`, which has 16 bits.
+            // `room` has 16 bits, as `mulpdu` has.
             _ => (u16::try_from(room).unwrap_or(u16::MAX), false),
         };
         Some(Step {
@@ -136,20 +147,20 @@ impl Segmenter {
         })
     }
 
-    /// Goes on behind `step`, the one that [`Segmenter::peek`] returned last.
+    /// Counts `step`, the last result of [`Segmenter::peek`], as sent.
     #[inline]
     pub fn commit(&mut self, step: &Step) {
         self.advance(step.len, step.last);
     }
 
-    /// Goes on behind a segment with `len` octets of payload.
+    /// Counts a segment with `len` octets of payload as sent.
     #[inline]
     pub(crate) fn advance(&mut self, len: u16, last: bool) {
         self.sent = self.sent.saturating_add(len.into()).min(self.len);
         self.done = last;
     }
 
-    /// [`Segmenter::peek`] and [`Segmenter::commit`].
+    /// [`Segmenter::peek`], then [`Segmenter::commit`].
     #[inline]
     pub fn next(&mut self, mulpdu: u16) -> Option<Step> {
         let step = self.peek(mulpdu)?;
@@ -157,31 +168,35 @@ impl Segmenter {
         Some(step)
     }
 
-    /// Octets of payload in the segments so far.
+    /// Octets of payload in committed segments.
     #[inline]
+    #[must_use]
     pub const fn sent(&self) -> u32 {
         self.sent
     }
 
-    /// Octets of payload that are left.
+    /// Octets of payload in further segments.
     #[inline]
+    #[must_use]
     pub const fn remaining(&self) -> u32 {
         self.len.saturating_sub(self.sent)
     }
 
-    /// The last segment was taken.
+    /// Tells whether the last segment is committed.
     #[inline]
+    #[must_use]
     pub const fn is_done(&self) -> bool {
         self.done
     }
 
-    /// The message that is cut.
+    /// The message.
     #[inline]
+    #[must_use]
     pub const fn message(&self) -> Message {
         self.message
     }
 
-    /// The header of the segment that comes next.
+    /// The header of the next segment.
     #[inline]
     fn header(&self, last: bool) -> HeaderOctets {
         let tagged = |opcode: Opcode, stag: Stag, to: TaggedOffset| TaggedHeader {
@@ -211,7 +226,7 @@ mod tests {
     use super::*;
     use crate::ddp::Header;
 
-    /// The offset a step's header names.
+    /// The offset in a step's header.
     fn named(step: &Step) -> u64 {
         match Header::parse(&step.header) {
             Ok(Header::Tagged(header)) => header.to.get(),
@@ -254,7 +269,7 @@ mod tests {
 
     /// DDP-23: a message without payload is one segment.
     #[test]
-    fn nothing_is_one_segment() {
+    fn no_payload_is_one_segment() {
         let message = Message::ReadResponse {
             stag: Stag::new(0),
             to: TaggedOffset::new(0),

@@ -2,7 +2,7 @@
 
 //! One end of a connection as a driver would build it: memory, queues, a stream in each direction.
 //!
-//! It knows no more of the protocols than the decisions it carries out.
+//! It carries decisions out and has no other knowledge of the protocols.
 
 mod kinds;
 
@@ -69,7 +69,7 @@ pub(crate) use self::kinds::{
 };
 use crate::support::write_fpdu;
 
-/// The number of the work request a Read or Atomic belongs to; the RTR belongs to none.
+/// The number of the work request of a Read or Atomic; `None` for the RTR Read.
 type Cookie = Option<usize>;
 
 /// One end.
@@ -97,7 +97,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// An end that just came out of the start-up.
+    /// An end at the beginning of full operation phase.
     pub(crate) fn new(setup: &Setup) -> Self {
         let mut end = Self {
             target: vec![0; REGION],
@@ -271,13 +271,13 @@ impl Endpoint {
     fn complete(&mut self, last: bool) {
         let done = self.orq.complete();
         assert_eq!(done.is_some(), last, "done behind the last segment only");
-        // What belongs to no work request, the RTR, is not reported.
+        // The RTR Read is not reported.
         if let Some(Some(number)) = done {
             self.events.push(Event::Done(number));
         }
     }
 
-    /// The next FPDU that answers the peer.
+    /// The next FPDU of an answer to the peer.
     fn answer(&mut self, mulpdu: u16) -> Option<Vec<u8>> {
         match self.irq.head()?.request() {
             Request::Read(_) => {

@@ -27,15 +27,15 @@ use crate::support::{
     writer_at, //
 };
 
-/// A ULPDU whose octets tell where they belong.
+/// A ULPDU whose octets depend on their offset.
 fn ulpdu(len: usize) -> Vec<u8> {
     (0..=250).cycle().take(len).collect()
 }
 
-/// MPA-01, MPA-11, MPA-33: each length of ULPDU at each place an FPDU can begin, against the
-/// layout word by word, both ways.
+/// MPA-01, MPA-11, MPA-33: each length of ULPDU at each position where an FPDU can begin, encoded
+/// and decoded, against the layout word by word.
 #[test]
-fn every_length_at_every_place() {
+fn every_length_at_every_position() {
     // Behind a marker there is always a word of the same FPDU, so none begins at octet 4.
     for pos in (0..512).step_by(4).filter(|&pos| pos != 4) {
         let (writer, framer) = (writer_at(true, pos + 512), framer_at(true, pos + 512));
@@ -159,7 +159,7 @@ fn every_flipped_bit_is_found() {
         let framer = framer_at(markers, pos);
         let good = reference_fpdu(&ulpdu(40), markers.then_some(pos));
         assert!(read_fpdu(&mut framer.clone(), &good).is_ok());
-        // The length field decides how much is looked at, so it is left alone here.
+        // The length field determines the extent, so it is left out here.
         for bit in 16..good.len() * 8 {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
@@ -172,7 +172,7 @@ fn every_flipped_bit_is_found() {
     }
 }
 
-/// MPA-05, MPA-15: with CRCs off the field is there, sent as zero and not looked at.
+/// MPA-05, MPA-15: with CRCs off the field is sent as zero and ignored on receipt.
 #[test]
 fn crc_off() {
     let mut writer = FpduWriter::new(false, false);
@@ -188,8 +188,8 @@ fn crc_off() {
     assert_eq!(fpdu.check_crc(Digest::new(), [1, 2, 3, 4]), Ok(()));
 }
 
-/// MPA-20, MPA-28: the reserved bits of a marker and the low two bits of its pointer do not
-/// count, except in the CRC.
+/// MPA-20, MPA-28: the reserved bits of a marker and the low two bits of its pointer are ignored,
+/// except in the CRC.
 #[test]
 fn bits_of_a_marker_that_do_not_count() {
     let mut wire = reference_fpdu(&ulpdu(40), Some(500));
@@ -227,7 +227,7 @@ fn marker_that_points_elsewhere() {
 fn the_count_of_octets_wraps() {
     let mut writer = FpduWriter::new(true, false);
     let mut framer = Framer::new(true, false);
-    // The longest FPDUs, so that it does not take long to send 4 GiB; only the places count.
+    // FPDUs of the greatest length, so that 4 GiB take little time.
     let mut out = vec![0; 67000];
     let mut sent = 0u64;
     while sent < (1 << 32) + 200_000 {
@@ -242,7 +242,7 @@ fn the_count_of_octets_wraps() {
         assert_eq!(fpdu.check_markers(wire), Ok(()), "at octet {sent}");
         framer.advance(&fpdu);
         sent += len as u64;
-        // Where the writer stands is seen from where the next marker falls.
+        // The length of the next FPDU shows the writer's position relative to the next marker.
         let to_next = (512 - sent % 512) % 512;
         let leading = writer.wire_len(0) == if to_next < 8 { 12 } else { 8 };
         assert!(leading, "at octet {sent}");
@@ -259,7 +259,7 @@ fn the_longest_ulpdu_for_some_room() {
                 match writer.ulpdu_for(room) {
                     Some(len) => {
                         assert!(writer.wire_len(len) <= room, "{room} octets at {pos}");
-                        // One word more would not fit, markers may cost that word.
+                        // One word more, or a marker and a word, would not fit.
                         assert!(writer.wire_len(len + 8) > room, "{room} octets at {pos}");
                     }
                     None => assert!(writer.wire_len(0) > room.saturating_sub(4)),
@@ -270,7 +270,7 @@ fn the_longest_ulpdu_for_some_room() {
     }
 }
 
-/// What cannot be written is refused and leaves the stream where it was.
+/// An FPDU that cannot be written is refused; the position is as before.
 #[test]
 fn refusals_of_the_writer() {
     for markers in [false, true] {

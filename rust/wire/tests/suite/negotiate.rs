@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the two ends agree on: MPA-12 to MPA-23, EMC-04 to EMC-18.
+//! Negotiation: MPA-12 to MPA-23, EMC-04 to EMC-18.
 
 use iwarp_wire::mpa::negotiate::{
     Parameters,
@@ -118,7 +118,7 @@ fn crc_of_a_reply_counts() {
     assert_eq!(POLICY.conclude(&silent).map(|p| p.crc), Ok(true));
 }
 
-/// MPA-21, MPA-22, MPA-23: who receives asks for markers, each direction for itself.
+/// MPA-21, MPA-22, MPA-23: the receiving end of each direction asks for markers.
 #[test]
 fn markers() {
     for (ours, theirs) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -137,7 +137,7 @@ fn markers() {
     }
 }
 
-/// EMC-07, EMC-08, RDMAP-62, RDMAP-63: nobody's ORD exceeds the other's IRD, for all depths.
+/// EMC-07, EMC-08, RDMAP-62, RDMAP-63: an ORD never exceeds the peer's IRD, for all depths.
 #[test]
 fn depths() {
     let depths = [0, 1, 16, 128];
@@ -154,7 +154,7 @@ fn depths() {
                     let (here, there) = exchange(&initiator, &responder);
                     let here = here.expect("the depths can be agreed on");
                     assert!(here.ord <= there.ird && there.ord <= here.ird);
-                    // What was wanted is had where the other can give it.
+                    // A depth that the peer can hold is granted.
                     assert_eq!(here.ord, ord);
                     assert_eq!(there.ord, their_ord.min(ird));
                     assert!(there.ird >= their_ird && here.ird >= ird);
@@ -349,7 +349,7 @@ fn every_frame_that_suits_both_is_named() {
     }
 }
 
-/// EMC-11, EMC-13: where nothing suits both, the responder names what it understands.
+/// EMC-11, EMC-13: where no frame suits both ends, the responder names those that it accepts.
 #[test]
 fn some_frame_is_named_always() {
     for (understood, offered) in [
@@ -370,8 +370,8 @@ fn some_frame_is_named_always() {
     }
 }
 
-/// EMC-12: a Read is offered by who may have one outstanding. A responder makes a place for it,
-/// also where the initiator has no use for other Reads (RFC 6581 section 9.1).
+/// EMC-12: an initiator with an ORD offers the Read. A responder reserves an entry for it, even if
+/// the initiator sends no other Reads (RFC 6581 section 9.1).
 #[test]
 fn rtr_read_needs_room() {
     let no_ord = Policy { ord: 0, ..PEER };
@@ -387,7 +387,7 @@ fn rtr_read_needs_room() {
     let said = answer.enhanced.expect("the word is answered");
     assert_eq!((said.rtr, said.ird), (read, Depth::new(1)));
     assert_eq!((there.rtr, there.ird), (read, 1));
-    // None that is not asked for, and none where the upper layer sees to the depths.
+    // No entry without such an offer, or where the depths are not negotiated.
     let (_, there) = no_ird.accept(&offers(kinds(true, true, false), 0, 0), &[]);
     assert_eq!(there.ird, 0);
     let mut open = offers(read, 0, 0);
@@ -397,7 +397,7 @@ fn rtr_read_needs_room() {
     assert_eq!((said.ird, there.ird), (Depth::UNNEGOTIATED, 0));
     assert_eq!(said.rtr, kinds(true, true, false));
 
-    // A responder that cannot make one.
+    // A responder that can hold no Read.
     let none = Policy {
         max_ird: 0,
         ..no_ird
@@ -421,7 +421,7 @@ fn reply_without_a_usable_rtr() {
         );
     }
     assert_eq!(PEER.conclude(&reply(None)), Err(Refusal::NoMatchingRtr));
-    // A Read that the responder's IRD leaves no place for.
+    // A Read at an IRD of 0.
     let read = word(
         RtrKinds::only(Some(RtrKind::Read)),
         Depth::new(0),
@@ -437,7 +437,7 @@ fn reply_without_a_usable_rtr() {
     );
 }
 
-/// EMC-10, EMC-13: without A the other flags mean nothing (RFC 6581 section 9.2).
+/// EMC-10, EMC-13: without A the other flags are void (RFC 6581 section 9.2).
 #[test]
 fn flags_without_the_mode() {
     let word = Enhanced {

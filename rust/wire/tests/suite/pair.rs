@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two ends joined by a stream that is cut anew at random places: MPA-10, MPA-25, MPA-46, MPA-52,
+//! Two ends joined by a stream that is cut at random offsets: MPA-10, MPA-25, MPA-46, MPA-52,
 //! DDP-25 to DDP-28, RDMAP-50, RDMAP-60, for all combinations of markers and CRC.
 
 use std::collections::VecDeque;
@@ -23,26 +23,26 @@ use crate::endpoint::{
     REGION, //
 };
 
-/// Turns after which a test gives up: octet by octet, all that two ends can have posted and its
-/// answers take fewer.
-const PATIENCE: usize = 4_000_000;
+/// Steps after which a test fails: octet by octet, all work requests of two ends and their answers
+/// take fewer.
+const MAX_STEPS: usize = 4_000_000;
 
-/// Milliseconds after which a failing input is shown as it is, however long.
-const SHRINKING: u32 = 20_000;
+/// Milliseconds after which a failing input is shown, shrunk or not.
+const MAX_SHRINK_TIME: u32 = 20_000;
 
-/// How the stream treats its octets.
+/// The sizes and the order in which octets are transmitted and delivered, each list in a cycle.
 #[derive(Clone, Debug)]
-struct Weather {
-    /// Octets of each delivery, again and again.
+struct Schedule {
+    /// Octets of each delivery.
     cuts: Vec<usize>,
-    /// MULPDU of each FPDU, again and again.
+    /// MULPDU of each FPDU.
     mulpdus: Vec<u16>,
-    /// Whether an answer goes first, again and again.
+    /// Whether an answer is transmitted before a request.
     answers: Vec<bool>,
 }
 
-/// Random weather.
-fn weather() -> impl Strategy<Value = Weather> {
+/// A random schedule.
+fn schedule() -> impl Strategy<Value = Schedule> {
     (
         prop::collection::vec(prop_oneof![1..4usize, 1..1500usize, 1..70_000usize], 1..20),
         prop::collection::vec(
@@ -51,14 +51,14 @@ fn weather() -> impl Strategy<Value = Weather> {
         ),
         prop::collection::vec(any::<bool>(), 1..10),
     )
-        .prop_map(|(cuts, mulpdus, answers)| Weather {
+        .prop_map(|(cuts, mulpdus, answers)| Schedule {
             cuts,
             mulpdus,
             answers,
         })
 }
 
-/// A place in a region and how many octets from there.
+/// An offset in a region, and a length within the region.
 fn extent() -> impl Strategy<Value = (usize, usize)> {
     (0..=REGION, prop_oneof![Just(0), 1..64usize, 0..=REGION])
         .prop_map(|(at, len)| (at, len.min(REGION - at)))
@@ -130,12 +130,12 @@ fn setup() -> impl Strategy<Value = (Setup, Setup)> {
     )
 }
 
-/// Two ends and what is on its way between them.
+/// Two ends and the octets in flight.
 struct Pair {
     ends: [Endpoint; 2],
-    /// Octets on their way to each end.
+    /// Octets in flight to each end.
     wires: [VecDeque<u8>; 2],
-    turn: usize,
+    steps: usize,
 }
 
 impl Pair {
@@ -143,22 +143,22 @@ impl Pair {
         Self {
             ends: [Endpoint::new(initiator), Endpoint::new(responder)],
             wires: [VecDeque::new(), VecDeque::new()],
-            turn: 0,
+            steps: 0,
         }
     }
 
     /// Lets each end send one FPDU and take one delivery; whether anything moved.
-    fn step(&mut self, weather: &Weather) -> bool {
+    fn step(&mut self, schedule: &Schedule) -> bool {
         let mut moved = false;
         for end in 0..2 {
-            self.turn += 1;
-            let mulpdu = weather.mulpdus[self.turn % weather.mulpdus.len()];
-            let answer = weather.answers[self.turn % weather.answers.len()];
+            self.steps += 1;
+            let mulpdu = schedule.mulpdus[self.steps % schedule.mulpdus.len()];
+            let answer = schedule.answers[self.steps % schedule.answers.len()];
             if let Some(fpdu) = self.ends[end].transmit(mulpdu, answer) {
                 self.wires[1 - end].extend(fpdu);
                 moved = true;
             }
-            let cut = weather.cuts[self.turn % weather.cuts.len()];
+            let cut = schedule.cuts[self.steps % schedule.cuts.len()];
             let wire = &mut self.wires[end];
             let octets: Vec<u8> = wire.drain(..cut.min(wire.len())).collect();
             moved |= !octets.is_empty();
@@ -167,17 +167,17 @@ impl Pair {
         moved
     }
 
-    /// Goes on until nothing moves.
-    fn run(&mut self, weather: &Weather) {
+    /// Steps until neither end transmits nor receives.
+    fn run(&mut self, schedule: &Schedule) {
         let mut still = 0;
         while still < 3 {
-            still = if self.step(weather) { 0 } else { still + 1 };
-            assert!(self.turn < PATIENCE, "the ends never come to rest");
+            still = if self.step(schedule) { 0 } else { still + 1 };
+            assert!(self.steps < MAX_STEPS, "the ends never become idle");
         }
     }
 }
 
-/// What an end is to report, and to have in memory, after its peer did `work`.
+/// The events and the memory of an end after the work requests of its peer.
 struct Expected {
     received: Vec<Event>,
     target: Vec<u8>,
@@ -229,7 +229,7 @@ fn without_words(event: &Event) -> Event {
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 384,
-        max_shrink_time: SHRINKING,
+        max_shrink_time: MAX_SHRINK_TIME,
         ..ProptestConfig::default()
     })]
 
@@ -239,7 +239,7 @@ proptest! {
     #[test]
     fn everything_arrives_in_order(
         setup in setup(),
-        weather in weather(),
+        schedule in schedule(),
         work in prop::collection::vec(work(), 0..24),
         their_work in prop::collection::vec(work(), 0..24),
     ) {
@@ -252,7 +252,7 @@ proptest! {
                 end.post(work.clone());
             }
         }
-        pair.run(&weather);
+        pair.run(&schedule);
 
         for (end, list, theirs) in [(0, &lists[0], &lists[1]), (1, &lists[1], &lists[0])] {
             let end = &pair.ends[end];
@@ -294,12 +294,12 @@ proptest! {
         }
     }
 
-    /// MPA-09, MPA-96: with CRCs a bit that flips on the way ends the stream or leaves it waiting
-    /// for octets that never come; what was reported before is right, and nothing wrong is.
+    /// MPA-09, MPA-96: with CRCs a bit that flips in flight ends the stream, or makes it wait for
+    /// octets that never arrive. Only events in front of it are reported.
     #[test]
-    fn a_flipped_bit_reaches_nobody(
+    fn a_flipped_bit_is_never_reported(
         setup in setup(),
-        weather in weather(),
+        schedule in schedule(),
         work in prop::collection::vec(work(), 1..12),
         at in any::<prop::sample::Index>(),
         bit in 0..8u8,
@@ -312,21 +312,22 @@ proptest! {
         }
         // All that goes out before an answer comes back.
         let mut wire = Vec::new();
-        let mut turn = 0;
-        while let Some(fpdu) = pair.ends[0].transmit(weather.mulpdus[turn % weather.mulpdus.len()], true) {
+        let mut steps = 0;
+        let mulpdus = &schedule.mulpdus;
+        while let Some(fpdu) = pair.ends[0].transmit(mulpdus[steps % mulpdus.len()], true) {
             wire.extend(fpdu);
-            turn += 1;
+            steps += 1;
         }
         let at = at.index(wire.len());
         wire[at] ^= 1 << bit;
         let mut octets = &wire[..];
-        let mut turn = 0;
+        let mut steps = 0;
         while !octets.is_empty() {
-            let cut = weather.cuts[turn % weather.cuts.len()].min(octets.len());
+            let cut = schedule.cuts[steps % schedule.cuts.len()].min(octets.len());
             let (now, rest) = octets.split_at(cut);
             pair.ends[1].receive(now);
             octets = rest;
-            turn += 1;
+            steps += 1;
         }
 
         let events: Vec<Event> = pair.ends[1].events.iter().map(without_words).collect();
@@ -343,13 +344,13 @@ proptest! {
         }
     }
 
-    /// RDMAP-40, RDMAP-41, DDP-63: an error found by one end is what the other end is told, with
-    /// the header and the length of the segment that had it, and the last thing it is told. What
-    /// lies behind is neither placed nor reported, however good it is.
+    /// RDMAP-40, RDMAP-41, DDP-63: an error found by one end reaches the other end as a Terminate
+    /// with the header and length of the segment in error. Segments behind it are neither placed
+    /// nor reported.
     #[test]
     fn the_peer_is_told(
         setup in setup(),
-        weather in weather(),
+        schedule in schedule(),
         past in 1..=u64::from(u32::MAX),
         which in 0..3usize,
     ) {
@@ -366,7 +367,7 @@ proptest! {
         pair.ends[0].post(bad);
         pair.ends[0].post(Work::Write { to: 0, data: vec![3; REGION] });
         pair.ends[0].post(Work::Send { kind: SendKind::default(), data: vec![4; 10] });
-        pair.run(&weather);
+        pair.run(&schedule);
 
         let [Event::Received { data, .. }, Event::Failed { ulpdu, .. }] = &pair.ends[1].events[..]
         else {

@@ -60,7 +60,7 @@ fn more_read_requests_than_ird() {
     assert_eq!(failure(&mut sink, &read_request(1, 0)), (1, 2, 2));
 }
 
-/// RDMAP-61: an answer makes room for the next request.
+/// RDMAP-61: an answer that is complete removes its request.
 #[test]
 fn answers_make_room() {
     let mut sink = Sink::new();
@@ -111,7 +111,7 @@ fn answers_to_reads() {
     }
 }
 
-/// RDMAP-02: a Read Response that nobody asked for, and one behind the last.
+/// RDMAP-02: a Read Response without a request, and one behind the last segment.
 #[test]
 fn read_response_not_asked_for() {
     let response = tagged(2, 0x100, 0x1000, true, b"data");
@@ -176,7 +176,7 @@ fn read_responses_in_order() {
     assert_eq!(failure(&mut sink, &second), (1, 1, 1));
 }
 
-/// RDMAP-16, DDP-23: the answer to a Read of nothing may name anything, but carries nothing.
+/// RDMAP-16, DDP-23: the answer to a Read of 0 octets may name any buffer, and has no payload.
 #[test]
 fn read_of_nothing() {
     let nothing = |sink: &mut Sink| {
@@ -201,7 +201,7 @@ fn read_of_nothing() {
     );
 }
 
-/// RDMAP-60: ORD bounds what is outstanding, an answer frees a place.
+/// RDMAP-60: ORD bounds the outstanding requests, an answer removes one.
 #[test]
 fn ord_bounds_reads() {
     let mut sink = Sink::new();

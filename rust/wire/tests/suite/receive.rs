@@ -135,7 +135,7 @@ fn message_numbers() {
         assert_eq!(sink.receive(&ulpdu), send(true, 0, 4, true));
         assert_eq!(sink.receive(&read_request(msn, 1)), Decision::ReadRequest);
     }
-    // A number that was there already.
+    // A number that was used before.
     assert_eq!(
         failure(&mut sink, &untagged(3, 0, 4, 0, true, b"data")),
         (1, 2, 3)
@@ -163,7 +163,7 @@ fn segments_of_a_send() {
     assert!(next.first && next.end() == 4);
 }
 
-/// DDP-65: a Send that waits for a buffer is decided upon again as if it had not come yet.
+/// DDP-65: a deferred Send is decided upon again as if for the first time.
 #[test]
 fn deferred_send_is_taken_again() {
     for last in [true, false] {
@@ -213,7 +213,7 @@ fn buffers_of_a_send() {
     );
     let none = segment.no_buffer();
     assert_eq!((none.layer(), none.etype(), none.code()), (1, 2, 2));
-    // Nothing needs no room.
+    // A Send of 0 octets fits into a buffer of 0 octets.
     let nothing = SendSegment {
         mo: 0,
         len: 0,
@@ -222,7 +222,7 @@ fn buffers_of_a_send() {
     assert_eq!(nothing.fit(0), Ok(()));
 }
 
-/// DDP-08, DDP-05: a message does not change its variant half way.
+/// DDP-08, DDP-05: all segments of a message have the same variant.
 #[test]
 fn variant_changes_half_way() {
     for opcode in [4, 5, 6, 8] {
@@ -254,7 +254,7 @@ fn field_of_the_stag() {
     }
 }
 
-/// RDMAP-20: a Send of nothing takes a receive buffer, a Write of nothing does not.
+/// RDMAP-20: a Send of 0 octets takes a receive buffer; a Write of 0 octets accesses none.
 #[test]
 fn messages_of_nothing() {
     let mut sink = Sink::new();
@@ -328,7 +328,7 @@ fn immediate_data() {
     }
 }
 
-/// RDMAP-31, RDMAP-32: a Terminate ends the stream and is never answered, however odd it is.
+/// RDMAP-31, RDMAP-32: a Terminate ends the stream and is never answered, even if it is malformed.
 #[test]
 fn terminate_ends_the_stream() {
     for (msn, mo, last, payload) in [
@@ -345,7 +345,7 @@ fn terminate_ends_the_stream() {
     }
 }
 
-/// MPA-11: what lies behind the ULPDU, a pad or another FPDU, is none of it.
+/// MPA-11: octets behind the ULPDU, a pad or another FPDU, are ignored.
 #[test]
 fn octets_behind_the_ulpdu() {
     let mut octets = untagged(7, 2, 1, 0, true, &[0x11, 0, 0xe0, 0]);

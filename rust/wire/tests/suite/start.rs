@@ -77,7 +77,7 @@ fn rtr_frame_starts_the_stream() {
         ] {
             assert_eq!(failure(&mut Sink::with(config), &ulpdu), (2, 0, 7));
         }
-        // A peer that gives up may say so.
+        // A Terminate is accepted as the first FPDU.
         let ulpdu = untagged(7, 2, 1, 0, true, &[0x20, 6, 0, 0]);
         let mut sink = Sink::with(config);
         let reason = TerminateReason::Mpa(MpaError::InsufficientIrd);
@@ -112,7 +112,7 @@ fn rtr_fpdu_as_a_send_of_nothing() {
     assert_eq!(sink.receive(&nothing), send(true, 0, 0, true));
 }
 
-/// An FPDU of no octets is taken by a responder, once and in front; by nobody else.
+/// An FPDU of no octets is accepted by a responder as the first one, and nowhere else.
 #[test]
 fn fpdu_of_no_octets() {
     let mut sink = Sink::with(responder(RtrKinds::NONE));

@@ -90,7 +90,7 @@ fn both_ends_in_the_same_role() {
     );
 }
 
-/// MPA-66: revisions 1 and 2 are spoken, others are not.
+/// MPA-66: revisions 1 and 2 are supported, others are not.
 #[test]
 fn revisions() {
     for revision in 0..=u8::MAX {
@@ -123,7 +123,7 @@ fn private_data_is_bounded() {
     }
 }
 
-/// A TCP connection from the receiver's end: octets that are read are gone.
+/// A TCP connection at the receiver: octets that are read are consumed.
 struct Socket(VecDeque<u8>);
 
 impl Socket {
@@ -186,7 +186,7 @@ fn delayed_startup() {
     }
 }
 
-/// MPA-84, MPA-86: no more is asked for than the frame, and what follows is left alone.
+/// MPA-84, MPA-86: no octet behind the frame is asked for or read.
 #[test]
 fn never_more_than_the_frame() {
     let octets = raw(FrameKind::Request, 0x40, 1, 5, b"hello and the first FPDU");
@@ -267,7 +267,7 @@ fn the_enhanced_word() {
     let frame = whole(&octets, FrameKind::Request);
     assert_eq!((frame.enhanced, frame.private_data), (None, &b"plain!"[..]));
 
-    // A refusal is one, however little it says.
+    // A rejection is valid without the word.
     let octets = raw(FrameKind::Reply, 0x70, 2, 2, b"no");
     let frame = whole(&octets, FrameKind::Reply);
     assert!(frame.rejected);

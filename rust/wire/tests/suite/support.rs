@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What several tests use: octets from text, a second opinion on FPDUs, one receiving end.
+//! Helpers of several tests: octets from text, a reference encoder of FPDUs, a receiving end.
 
 use iwarp_wire::crc::{
     Digest,
@@ -59,8 +59,8 @@ pub(crate) fn crc(covered: &[u8]) -> [u8; 4] {
     digest.octets()
 }
 
-/// An FPDU laid out word by word, without any of the crate's arithmetic: `pos` is its place in the
-/// stream with markers, `None` if there are none.
+/// An FPDU laid out word by word, without the crate's arithmetic. `pos` is its position in a stream
+/// with markers; `None` without markers.
 pub(crate) fn reference_fpdu(ulpdu: &[u8], pos: Option<usize>) -> Vec<u8> {
     let mut plain = u16::try_from(ulpdu.len())
         .expect("fits")
@@ -107,7 +107,7 @@ pub(crate) fn write_fpdu(writer: &mut FpduWriter, header: &[u8], payload: &[u8])
     out
 }
 
-/// A writer that stands `pos` octets into the stream.
+/// A writer at position `pos` of the stream.
 pub(crate) fn writer_at(markers: bool, pos: usize) -> FpduWriter {
     let mut writer = FpduWriter::new(markers, true);
     let mut at = 0;
@@ -124,7 +124,7 @@ pub(crate) fn writer_at(markers: bool, pos: usize) -> FpduWriter {
     writer
 }
 
-/// A framer that stands `pos` octets into the stream.
+/// A framer at position `pos` of the stream.
 pub(crate) fn framer_at(markers: bool, pos: usize) -> Framer {
     let mut framer = Framer::new(markers, true);
     let mut writer = FpduWriter::new(markers, true);
@@ -165,7 +165,7 @@ pub(crate) fn read_fpdu(framer: &mut Framer, raw: &[u8]) -> Result<Vec<u8>, Term
         .flat_map(|piece| &raw[piece])
         .copied()
         .collect();
-    assert_eq!(pieced, ulpdu, "both ways to the ULPDU give the same");
+    assert_eq!(pieced, ulpdu, "strip and pieces agree");
     assert_eq!(ulpdu.len(), usize::from(fpdu.ulpdu_len()));
     Ok(ulpdu)
 }
@@ -196,7 +196,7 @@ impl Sink {
         }
     }
 
-    /// Takes a ULPDU; asked for data alone, the receiver decides the same or nothing.
+    /// Decides on a ULPDU. `receive_data` must decide the same, or return `None`.
     pub(crate) fn receive(&mut self, ulpdu: &[u8]) -> Decision {
         let len = u16::try_from(ulpdu.len()).expect("fits");
         let head = &ulpdu[..ulpdu.len().min(HEAD_LEN)];
@@ -250,7 +250,7 @@ pub(crate) fn tagged(op: u8, stag: u32, to: u64, last: bool, payload: &[u8]) -> 
     [&header.encode(), payload].concat()
 }
 
-/// The error of a decision, and that nothing is taken behind it (DDP-63, MPA-96).
+/// The error of a decision. Segments behind it must be dropped (DDP-63, MPA-96).
 pub(crate) fn failure(sink: &mut Sink, ulpdu: &[u8]) -> (u8, u8, u8) {
     let reason = match sink.receive(ulpdu) {
         Decision::Fail(reason) => reason,
@@ -262,7 +262,7 @@ pub(crate) fn failure(sink: &mut Sink, ulpdu: &[u8]) -> (u8, u8, u8) {
     (reason.layer(), reason.etype(), reason.code())
 }
 
-/// The error that a ULPDU is as the first of a stream.
+/// The error of a ULPDU that is the first of a stream.
 pub(crate) fn first_fails(ulpdu: &[u8]) -> (u8, u8, u8) {
     failure(&mut Sink::new(), ulpdu)
 }
@@ -279,7 +279,7 @@ pub(crate) fn read_request(msn: u32, size: u32) -> Vec<u8> {
     tx::read_request(Msn::new(msn), &request).to_vec()
 }
 
-/// What is to be done with a segment of a Send without flags.
+/// The decision on a segment of a Send without flags.
 pub(crate) fn send(first: bool, mo: u32, len: u32, last: bool) -> Decision {
     Decision::Send(SendSegment {
         first,

@@ -201,7 +201,7 @@ fn what_differs_is_not_equal() {
     }
 }
 
-/// RDMAP-54: a Read Request that fails later is told about as if it failed at once.
+/// RDMAP-54: the Terminate of a Read Request that fails later equals that of an immediate failure.
 #[test]
 fn read_that_fails_later() {
     let reason = AccessError::Bounds.for_read();
@@ -223,8 +223,7 @@ fn where_it_goes() {
     assert_eq!((header.ulp, header.ulp_word), (0x47, 0));
 }
 
-/// RDMAP-42: cut off anywhere, a Terminate still says why, and what it does not have is not made
-/// up.
+/// RDMAP-42: a Terminate that is cut off anywhere still has its reason, and no invented headers.
 #[test]
 fn cut_off_anywhere() {
     let reason = AccessError::InvalidStag.for_read();
@@ -243,7 +242,7 @@ fn cut_off_anywhere() {
             len >= 52,
             "{len} octets"
         );
-        // What was read can be said again.
+        // The decoded message can be encoded again.
         let again = terminate.ulpdu();
         assert_eq!(Terminate::decode(&again[18..]).reason(), terminate.reason());
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where the parts of one FPDU lie (RFC 5044 section 4.1).
+//! The offsets of the parts of one FPDU (RFC 5044 section 4.1).
 
 use core::ops::Range;
 
@@ -15,11 +15,12 @@ const CRC: u32 = 4;
 
 /// Octets of pad behind a ULPDU of `ulpdu_len` octets: 0 to 3.
 #[inline]
+#[must_use]
 pub const fn pad_len(ulpdu_len: u16) -> usize {
     (ulpdu_len as usize).wrapping_add(2).wrapping_neg() & 3
 }
 
-/// The places of everything in one FPDU.
+/// The offsets of the parts of one FPDU, all in octets from its first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     /// Octets of the ULPDU.
@@ -49,7 +50,7 @@ impl Layout {
         self.plain_len().wrapping_add(markers)
     }
 
-    /// The places of the ULPDU's octets `range`, in order, from the FPDU's first octet.
+    /// The offsets of the ULPDU's octets `range`, in order.
     #[inline]
     pub(super) fn pieces(self, range: Range<u32>) -> PlainPieces {
         PlainPieces {
@@ -60,14 +61,14 @@ impl Layout {
     }
 }
 
-/// The runs of octets between markers that a range of octets without markers falls into.
+/// A range of octets counted without markers, as the ranges between the markers.
 #[derive(Clone, Debug)]
 pub(super) struct PlainPieces {
     /// The markers.
     markers: Markers,
-    /// First octet that was not returned, counted without markers.
+    /// The first octet that was not returned, counted without markers.
     at: u32,
-    /// Behind the last octet, counted without markers.
+    /// The end of the range, counted without markers.
     end: u32,
 }
 
@@ -77,7 +78,7 @@ impl Iterator for PlainPieces {
     #[inline]
     fn next(&mut self) -> Option<Range<usize>> {
         let left = self.end.checked_sub(self.at).filter(|&left| left > 0)?;
-        let len = left.min(self.markers.run(self.at));
+        let len = left.min(self.markers.until_next(self.at));
         let start = self.markers.position(self.at);
         self.at = self.at.wrapping_add(len);
         Some(index(start)..index(start.wrapping_add(len)))
@@ -87,7 +88,7 @@ impl Iterator for PlainPieces {
 /// A length or offset within an FPDU as an index.
 #[inline]
 pub(super) const fn index(value: u32) -> usize {
-    // `usize` has at least 32 bits wherever this is built.
+    // The conversion is exact.
     const { assert!(usize::BITS >= u32::BITS) };
     value as usize
 }
@@ -121,5 +122,6 @@ mod tests {
             markers: Markers::at(0),
         };
         assert_eq!(layout.wire_len(), 65544 + 130 * 4);
+        assert_eq!(index(layout.wire_len()), crate::mpa::fpdu::MAX_FPDU_LEN);
     }
 }

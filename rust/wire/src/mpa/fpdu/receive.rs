@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Finding FPDUs in a stream, and checking them (RFC 5044 sections 4 and 5, errors 2 and 3 of
+//! Finding FPDUs in a stream, and checking them (RFC 5044 sections 4 and 6, errors 2 and 3 of
 //! section 8).
 
 use core::cell::Cell;
@@ -29,7 +29,17 @@ use crate::rdmap::terminate::{
     TerminateReason, //
 };
 
-/// Finds the FPDUs of one direction of a stream, in order.
+/// Finds the FPDUs of one direction of a stream, in order (RFC 5044 section 6, methods 1 and 3).
+///
+/// The state is a position in the stream, always that of an FPDU's first octet:
+///
+/// | state | event | next |
+/// | --- | --- | --- |
+/// | boundary | [`next`](Self::next), length field incomplete | boundary, [`Next::Need`] |
+/// | boundary | [`next`](Self::next), length field at hand | extent known, [`Next::Fpdu`] |
+/// | extent known | [`advance`](Self::advance) | boundary of the FPDU behind |
+/// | boundary unknown | [`resync`](Self::resync), no marker leads to an FPDU | boundary unknown |
+/// | boundary unknown | [`resync`](Self::resync), a marker leads to an FPDU | boundary |
 ///
 /// ```
 /// use iwarp_wire::mpa::fpdu::{Framer, Next};
@@ -40,9 +50,9 @@ use crate::rdmap::terminate::{
 /// assert_eq!(fpdu.wire_len(), 20);
 /// framer.advance(&fpdu);
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framer {
-    /// Octets since full operation phase began, modulo 2^32.
+    /// The position: octets since full operation phase began, modulo 2^32.
     pos: u32,
     /// The peer inserts markers.
     markers: bool,
@@ -53,15 +63,34 @@ pub struct Framer {
 /// What [`Framer::next`] finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The length field is not there yet: ask again with this many octets in all.
+    /// The length field is incomplete: call again with this many octets in all.
     Need(usize),
-    /// The extent of the FPDU is known; its octets may still be on their way.
+    /// The extent of the FPDU; its octets need not be at hand.
     Fpdu(Fpdu),
 }
 
+/// What [`Framer::resync`] and [`Framer::search`] find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Resync {
+    /// The stream carries no markers: only the chain of length fields leads to FPDUs.
+    NoMarkers,
+    /// No marker at hand leads to an FPDU: call again with this many octets in all, from the same
+    /// first octet on. Always more than were given.
+    Need(usize),
+    /// The first octet of an FPDU.
+    Found {
+        /// Where in the given octets the FPDU begins.
+        at: usize,
+        /// A framer at that FPDU.
+        framer: Framer,
+    },
+}
+
 impl Framer {
-    /// Starts with the first octet of full operation phase.
+    /// A framer at the first octet of full operation phase.
     #[inline]
+    #[must_use]
     pub const fn new(markers: bool, crc: bool) -> Self {
         Self {
             pos: 0,
@@ -72,20 +101,23 @@ impl Framer {
 
     /// The peer inserts markers in this direction.
     #[inline]
+    #[must_use]
     pub const fn markers(&self) -> bool {
         self.markers
     }
 
     /// CRCs are verified in this direction.
     #[inline]
+    #[must_use]
     pub const fn crc(&self) -> bool {
         self.crc
     }
 
-    /// Tells the extent of the FPDU at the current position.
+    /// The extent of the FPDU at the current position.
     ///
-    /// `octets` is what is at hand from there; six octets are always enough.
+    /// `octets` are those at hand from the position on; six are always enough.
     #[inline]
+    #[must_use]
     pub fn next(&self, octets: &[u8]) -> Next {
         let markers = self.layout();
         let lead = if markers.leading() {
@@ -106,10 +138,114 @@ impl Framer {
         }
     }
 
-    /// Goes on behind `fpdu`, the one that [`Framer::next`] returned last.
+    /// Moves the position behind `fpdu`, the result of the last [`Framer::next`].
     #[inline]
     pub fn advance(&mut self, fpdu: &Fpdu) {
         self.pos = self.pos.wrapping_add(fpdu.layout.wire_len());
+    }
+
+    /// Finds an FPDU by its marker, behind octets that are not at hand (RFC 5044 section 6,
+    /// method 2).
+    ///
+    /// `ahead` is the distance in octets, modulo 2^32, from the framer's position to `octets`; for
+    /// a framer made by [`Framer::new`] it is the distance from the first octet of full operation
+    /// phase. The result is the FPDU of the first marker in `octets` whose FPDU begins in `octets`.
+    ///
+    /// A marker is trusted only as far as the CRC of its FPDU confirms it: see [`Fpdu::check`].
+    /// After a failed check the search continues four octets behind the FPDU's first octet. The
+    /// markers of an FPDU whose ULPDU exceeds [`MAX_MULPDU`](crate::mpa::MAX_MULPDU) may lead
+    /// 65536 octets too far, since FPDUPTR has 16 bits.
+    ///
+    /// ```
+    /// use iwarp_wire::{crc::Table, mpa::fpdu::{FpduWriter, Framer, Next, Resync}};
+    ///
+    /// // FPDUs of 520 and 516 octets, of which the first 100 octets were lost.
+    /// let mut writer = FpduWriter::new(true, true);
+    /// let mut wire = [0; 1036];
+    /// for out in wire.chunks_mut(520) {
+    ///     let len = writer.write::<Table, ()>(out, &[], 504, |to| Ok(to.fill(7)));
+    ///     assert_eq!(len, Ok(out.len()));
+    /// }
+    /// let framer = Framer::new(true, true);
+    /// // The marker at octet 512 lies in the first FPDU, whose first octet is lost.
+    /// assert_eq!(framer.resync(100, &wire[100..1000]), Resync::Need(1024 + 4 - 100));
+    /// // The marker at octet 1024 leads to the second FPDU.
+    /// let Resync::Found { at, framer } = framer.resync(100, &wire[100..]) else { panic!() };
+    /// assert_eq!(at, 520 - 100);
+    /// let Next::Fpdu(fpdu) = framer.next(&wire[520..]) else { panic!() };
+    /// assert_eq!(fpdu.check::<Table>(&wire[520..]), Ok(()));
+    /// ```
+    #[inline]
+    pub fn resync(&self, ahead: u32, octets: &[u8]) -> Resync {
+        if !self.markers {
+            return Resync::NoMarkers;
+        }
+        let start = self.pos.wrapping_add(ahead);
+        let mut at = index(start.wrapping_neg() % marker::SPACING);
+        while let Some(octets) = octets.get(at..).and_then(<[u8]>::first_chunk) {
+            if let Some(back) = marker::distance_to_fpdu(*octets) {
+                let back = index(back);
+                if let Some(fpdu_at) = at.checked_sub(back) {
+                    // Positions are kept modulo 2^32.
+                    #[expect(clippy::cast_possible_truncation)]
+                    let pos = start.wrapping_add(fpdu_at as u32);
+                    return Resync::Found {
+                        at: fpdu_at,
+                        framer: Self { pos, ..*self },
+                    };
+                }
+            }
+            // `at` is within a slice, so the sum does not wrap.
+            at = at.wrapping_add(index(marker::SPACING));
+        }
+        Resync::Need(at.saturating_add(index(marker::LEN)))
+    }
+
+    /// Finds an FPDU in the middle of a stream whose position is not known, as an analyser does.
+    ///
+    /// Any four octets may be a marker. The first ones are taken that lead to a whole FPDU in
+    /// `octets` whose other markers and CRC agree. The stream must have markers and CRCs. Senders
+    /// that set a marker's reserved bits are not found.
+    ///
+    /// A payload that repeats a stream of FPDUs is found as well: an analyser that has to exclude
+    /// it requires several FPDUs in a row. The CRC is computed at most once for each octet of
+    /// `octets`, over one FPDU.
+    #[inline]
+    pub fn search<C: Crc32c>(octets: &[u8]) -> Resync {
+        let mut at = 0usize;
+        while let Some(candidate) = octets.get(at..).and_then(<[u8]>::first_chunk) {
+            if let Some(found) = Self::whole_fpdu::<C>(octets, at, *candidate) {
+                return found;
+            }
+            at = at.wrapping_add(1);
+        }
+        Resync::Need(octets.len().saturating_add(index(marker::SPACING)))
+    }
+
+    /// The FPDU that `candidate`, the octets at `at`, leads to, if it is whole and right.
+    #[inline]
+    fn whole_fpdu<C: Crc32c>(octets: &[u8], at: usize, candidate: [u8; 4]) -> Option<Resync> {
+        let back =
+            marker::distance_to_fpdu(candidate).filter(|_| candidate.starts_with(&[0, 0]))?;
+        let fpdu_at = at.checked_sub(index(back))?;
+        let rest = octets.get(fpdu_at..)?;
+        let framer = Self {
+            // The marker is at a multiple of their spacing.
+            pos: back.wrapping_neg(),
+            markers: true,
+            crc: true,
+        };
+        let Next::Fpdu(fpdu) = framer.next(rest) else {
+            return None;
+        };
+        let raw = rest.get(..fpdu.wire_len())?;
+        let right = index(back) < raw.len()
+            && fpdu.check_markers(raw).is_ok()
+            && fpdu.check::<C>(raw).is_ok();
+        right.then_some(Resync::Found {
+            at: fpdu_at,
+            framer,
+        })
     }
 
     /// The markers of an FPDU at the current position.
@@ -123,57 +259,65 @@ impl Framer {
     }
 }
 
-/// The extent of one received FPDU. "Raw" octets are those of the FPDU from its first octet on
-/// the wire, which may be a marker, through its CRC.
+/// The extent of one received FPDU.
+///
+/// Its raw octets are those on the wire, from the first one, which may be a marker, through the
+/// CRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fpdu {
-    /// Where everything lies.
+    /// The offsets of its parts.
     layout: Layout,
-    /// The CRC counts.
+    /// The CRC is verified.
     crc: bool,
 }
 
 impl Fpdu {
     /// Octets of the FPDU on the wire, markers, pad and CRC included: 8 to 66064.
     #[inline]
+    #[must_use]
     pub fn wire_len(&self) -> usize {
         index(self.layout.wire_len())
     }
 
-    /// Octets of the ULPDU; any value, the peer chooses it.
+    /// Octets of the ULPDU: 0 to 65535, chosen by the peer.
     #[inline]
+    #[must_use]
     pub fn ulpdu_len(&self) -> u16 {
         self.layout.ulpdu_len
     }
 
     /// Octets of pad: 0 to 3.
     #[inline]
+    #[must_use]
     pub fn pad_len(&self) -> usize {
         pad_len(self.layout.ulpdu_len)
     }
 
-    /// Whether there is no marker in it: the ULPDU is one piece behind the length field, and there
-    /// is nothing to check but the CRC.
+    /// Tells whether the FPDU has no marker: the ULPDU is contiguous behind the length field, and
+    /// only the CRC needs to be checked.
     #[inline]
+    #[must_use]
     pub fn is_plain(&self) -> bool {
         self.layout.marker_count() == 0
     }
 
-    /// The places of the ULPDU's octets in the raw FPDU, in order; none are empty.
+    /// The ranges of the ULPDU in the raw octets, in order, without empty ones.
     #[inline]
+    #[must_use]
     pub fn pieces(&self) -> Pieces {
         Pieces(self.layout.pieces(0..u32::from(self.layout.ulpdu_len)))
     }
 
-    /// Octets that the CRC covers, from the first raw octet; its field is the four octets behind.
+    /// Octets that the CRC covers, from the first raw octet on. The CRC field is behind them.
     #[inline]
+    #[must_use]
     pub fn crc_len(&self) -> usize {
         self.wire_len().wrapping_sub(CRC_LEN)
     }
 
     /// Compares the CRC computed over the first [`Fpdu::crc_len`] raw octets with its field.
     ///
-    /// Always `Ok` when CRCs are off: then the field may hold anything.
+    /// Always `Ok` where CRCs are off: the field is ignored (RFC 5044 section 4.4).
     ///
     /// # Errors
     ///
@@ -189,7 +333,7 @@ impl Fpdu {
 
     /// Checks that each marker points to this FPDU's length field.
     ///
-    /// The reserved bits of a marker and the low two bits of its FPDUPTR are not looked at.
+    /// The reserved bits of a marker and the low two bits of its FPDUPTR are ignored.
     ///
     /// # Errors
     ///
@@ -212,7 +356,7 @@ impl Fpdu {
         Ok(())
     }
 
-    /// Checks CRC and markers of the whole raw FPDU.
+    /// Checks CRC and markers. `raw` are all raw octets.
     ///
     /// # Errors
     ///
@@ -232,7 +376,7 @@ impl Fpdu {
         self.check_markers(raw)
     }
 
-    /// Checks the markers of the whole raw FPDU, moves the ULPDU together in place and returns it.
+    /// Checks the markers, moves the ULPDU together within `raw`, all raw octets, and returns it.
     ///
     /// The octets of `raw` outside of the ULPDU are undefined afterwards, so check the CRC first.
     ///
@@ -249,7 +393,7 @@ impl Fpdu {
         let start = self.head_len();
         let mut end = start;
         {
-            // Places overlap, so they are copied octet by octet, front to back.
+            // Source and destination may overlap: the copy goes octet by octet, front to back.
             let cells = Cell::from_mut(&mut *raw).as_slice_of_cells();
             for piece in self.pieces() {
                 let to = cells.get(end..).unwrap_or(&[]);
@@ -263,8 +407,9 @@ impl Fpdu {
         raw.get(start..end).ok_or(wrong)
     }
 
-    /// Octets in front of the ULPDU's first octet, which shares a word with the length field.
+    /// Octets in front of the ULPDU: 2, or 6 with a leading marker.
     #[inline]
+    #[must_use]
     pub fn head_len(&self) -> usize {
         if self.layout.markers.leading() {
             LENGTH_LEN.wrapping_add(index(marker::LEN))
@@ -274,7 +419,7 @@ impl Fpdu {
     }
 }
 
-/// The places of a ULPDU's octets in the raw FPDU: made by [`Fpdu::pieces`].
+/// The ranges of a ULPDU in the raw octets of its FPDU ([`Fpdu::pieces`]).
 #[derive(Clone, Debug)]
 pub struct Pieces(PlainPieces);
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Laying FPDUs out for a stream (RFC 5044 sections 4 and 5).
+//! FPDUs laid out for transmission (RFC 5044 sections 4 and 5).
+
+use core::error::Error;
+use core::fmt;
 
 use super::layout::{
     index,
@@ -34,13 +37,13 @@ use crate::mpa::marker::{
 ///         Ok(())
 ///     })
 ///     .expect("there is room");
-/// // A marker, since it is the first FPDU, the length, header and payload, a pad, a CRC.
+/// // The marker of the first FPDU, length, header, payload, pad; the CRC is behind them.
 /// assert_eq!(out[..16], *b"\0\0\0\0\0\x09headerabc\0");
 /// assert_eq!(len, 20);
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct FpduWriter {
-    /// Octets since full operation phase began, modulo 2^32.
+    /// The position: octets since full operation phase began, modulo 2^32.
     pos: u32,
     /// The peer asked for markers.
     markers: bool,
@@ -51,17 +54,39 @@ pub struct FpduWriter {
 /// Why [`FpduWriter::write`] wrote nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteError<E> {
-    /// The ULPDU would be longer than 65535 octets.
+    /// The ULPDU exceeds 65535 octets.
     TooLong,
     /// The FPDU does not fit into the buffer.
     NoRoom,
-    /// The payload could not be had.
+    /// The caller's `fill` failed.
     Payload(E),
 }
 
-impl FpduWriter {
-    /// Starts with the first octet of full operation phase.
+impl<E: fmt::Display> fmt::Display for WriteError<E> {
     #[inline]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong => f.write_str("the ULPDU exceeds 65535 octets"),
+            Self::NoRoom => f.write_str("the FPDU does not fit into the buffer"),
+            Self::Payload(error) => write!(f, "no payload: {error}"),
+        }
+    }
+}
+
+impl<E: Error + 'static> Error for WriteError<E> {
+    #[inline]
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Payload(error) => Some(error),
+            Self::TooLong | Self::NoRoom => None,
+        }
+    }
+}
+
+impl FpduWriter {
+    /// A writer at the first octet of full operation phase.
+    #[inline]
+    #[must_use]
     pub const fn new(markers: bool, crc: bool) -> Self {
         Self {
             pos: 0,
@@ -72,18 +97,22 @@ impl FpduWriter {
 
     /// Markers are inserted in this direction.
     #[inline]
+    #[must_use]
     pub const fn markers(&self) -> bool {
         self.markers
     }
 
-    /// Octets on the wire of the next FPDU if its ULPDU has `ulpdu_len` octets.
+    /// Octets on the wire of the next FPDU, if its ULPDU has `ulpdu_len` octets: 8 to 66064.
     #[inline]
+    #[must_use]
     pub fn wire_len(&self, ulpdu_len: u16) -> usize {
         index(self.layout(ulpdu_len).wire_len())
     }
 
-    /// The longest ULPDU whose FPDU fits into the next `room` octets; `None` if none does.
+    /// Octets of the longest ULPDU whose FPDU fits into the next `room` octets; `None` if none
+    /// fits.
     #[inline]
+    #[must_use]
     pub fn ulpdu_for(&self, room: usize) -> Option<u16> {
         let layout = self.layout(u16::MAX);
         let room = u32::try_from(room)
@@ -97,16 +126,15 @@ impl FpduWriter {
 
     /// Lays the next FPDU out at the front of `out` and returns its length in octets.
     ///
-    /// The ULPDU is `header`, the DDP header and what belongs to it, and `payload_len` octets of
-    /// payload. `fill` is given the places of the payload in order, altogether exactly
-    /// `payload_len` octets: one place, or several when markers lie in between; none when
-    /// `payload_len` is 0. The CRC is computed over `out`, so the payload's source may change at
-    /// any time. With CRCs off its field is zero.
+    /// The ULPDU is `header`, the headers of DDP and RDMAP, and `payload_len` octets of payload.
+    /// `fill` writes the payload: it is called with consecutive parts of `out`, altogether
+    /// `payload_len` octets. Without markers there is one part; of no octets there is none. The CRC
+    /// is computed over `out`, so the payload's source may change at any time. With CRCs off its
+    /// field is zero.
     ///
     /// # Errors
     ///
-    /// See [`WriteError`]. After an error the stream position is as before and the octets of `out`
-    /// are undefined.
+    /// [`WriteError`]. The position is as before then, and the octets of `out` are undefined.
     #[inline]
     pub fn write<C: Crc32c, E>(
         &mut self,
@@ -144,7 +172,7 @@ impl FpduWriter {
         Ok(wire_len)
     }
 
-    /// Where everything lies in the next FPDU.
+    /// The offsets of the parts of the next FPDU.
     #[inline]
     fn layout(&self, ulpdu_len: u16) -> Layout {
         Layout {
@@ -158,7 +186,7 @@ impl FpduWriter {
     }
 }
 
-/// Fills everything in front of the CRC when there are no markers.
+/// Fills all octets in front of the CRC, without markers.
 #[inline]
 fn plain<E>(
     out: &mut [u8],
@@ -188,7 +216,7 @@ fn plain<E>(
     Ok(())
 }
 
-/// Fills everything in front of the CRC when there are markers.
+/// Fills all octets in front of the CRC, with markers.
 fn marked<E>(
     out: &mut [u8],
     layout: &Layout,

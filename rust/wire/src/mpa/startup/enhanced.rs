@@ -2,8 +2,8 @@
 
 //! The enhanced word of revision 2 (RFC 6581 sections 5 and 9).
 //!
-//! `A B IRD(14) | C D ORD(14)`: A asks for peer-to-peer mode, B, C and D name RTR frames, a zero-
-//! length FPDU, RDMA Write and RDMA Read.
+//! `A B IRD(14) | C D ORD(14)`: A stands for peer-to-peer mode. B, C and D name RTR frames: a
+//! zero-length FPDU, a zero-length RDMA Write, a zero-length RDMA Read.
 
 /// Octets of the enhanced word.
 pub(super) const LEN: usize = 4;
@@ -12,7 +12,7 @@ const FLAG_HIGH: u16 = 0x8000;
 const FLAG_LOW: u16 = 0x4000;
 const DEPTH_MASK: u16 = 0x3fff;
 
-/// An IRD or ORD on the wire: 14 bits, of which all ones mean "not negotiated here".
+/// An IRD or ORD on the wire: 0 to 0x3ffe, or "not negotiated", which is 0x3fff.
 ///
 /// ```
 /// use iwarp_wire::mpa::startup::Depth;
@@ -25,11 +25,12 @@ const DEPTH_MASK: u16 = 0x3fff;
 pub struct Depth(u16);
 
 impl Depth {
-    /// The value is left to the upper layer.
+    /// Not negotiated: the value is left to the upper layer.
     pub const UNNEGOTIATED: Self = Self(DEPTH_MASK);
 
-    /// Takes a depth; more than the wire can carry becomes the most it can, 0x3ffe.
+    /// Makes a depth of a number of Read Requests; 0x3ffe if that is exceeded.
     #[inline]
+    #[must_use]
     pub const fn new(depth: u16) -> Self {
         if depth < DEPTH_MASK {
             Self(depth)
@@ -38,8 +39,9 @@ impl Depth {
         }
     }
 
-    /// The depth, `None` if it is not negotiated here.
+    /// The number of Read Requests; `None` if it is not negotiated.
     #[inline]
+    #[must_use]
     pub const fn get(self) -> Option<u16> {
         match self.0 {
             DEPTH_MASK => None,
@@ -51,13 +53,13 @@ impl Depth {
 /// IRD and ORD of one end, in Read Requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depths {
-    /// Read Requests this end can hold for the other.
+    /// Read Requests of the peer that this end can hold.
     pub ird: u16,
-    /// Read Requests this end wants to have outstanding at the other.
+    /// Read Requests that this end wants to have outstanding.
     pub ord: u16,
 }
 
-/// A ready-to-receive frame: what the initiator sends first so that the responder may send.
+/// A ready-to-receive frame: the initiator's first FPDU, behind which the responder may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtrKind {
     /// An FPDU with a ULPDU of no octets (bit B).
@@ -71,31 +73,32 @@ pub enum RtrKind {
 /// A set of RTR frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RtrKinds {
-    /// [`RtrKind::Fpdu`] is among them.
+    /// The set contains [`RtrKind::Fpdu`].
     pub fpdu: bool,
-    /// [`RtrKind::Write`] is among them.
+    /// The set contains [`RtrKind::Write`].
     pub write: bool,
-    /// [`RtrKind::Read`] is among them.
+    /// The set contains [`RtrKind::Read`].
     pub read: bool,
 }
 
 impl RtrKinds {
-    /// None of them.
+    /// The empty set.
     pub const NONE: Self = Self {
         fpdu: false,
         write: false,
         read: false,
     };
 
-    /// All of them.
+    /// Every RTR frame.
     pub const ALL: Self = Self {
         fpdu: true,
         write: true,
         read: true,
     };
 
-    /// The set of `kind` alone, or of nothing.
+    /// The set of `kind` alone; the empty set if there is none.
     #[inline]
+    #[must_use]
     pub const fn only(kind: Option<RtrKind>) -> Self {
         Self {
             fpdu: matches!(kind, Some(RtrKind::Fpdu)),
@@ -106,6 +109,7 @@ impl RtrKinds {
 
     /// Tells whether `kind` is in the set.
     #[inline]
+    #[must_use]
     pub const fn contains(self, kind: RtrKind) -> bool {
         match kind {
             RtrKind::Fpdu => self.fpdu,
@@ -114,7 +118,7 @@ impl RtrKinds {
         }
     }
 
-    /// What is in both sets.
+    /// The frames that are in both sets.
     #[inline]
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
@@ -125,10 +129,12 @@ impl RtrKinds {
         }
     }
 
-    /// The one to use of several: a Write needs nothing of either end, a Read needs a place in
-    /// the Read queues, and the zero-length FPDU is not what every peer takes it for (RFC 6581
-    /// leaves it close to an empty Send), so it comes last.
+    /// The frame to use of several: Write, then Read, then FPDU; `None` of the empty set.
+    ///
+    /// A Write needs no resource of either end. A Read needs an entry of both read queues. Some
+    /// peers take the zero-length FPDU for a Send.
     #[inline]
+    #[must_use]
     pub const fn preferred(self) -> Option<RtrKind> {
         match self {
             Self { write: true, .. } => Some(RtrKind::Write),
@@ -142,13 +148,13 @@ impl RtrKinds {
 /// The enhanced word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enhanced {
-    /// Peer-to-peer mode: an RTR frame is asked for, or granted (bit A).
+    /// Peer-to-peer mode is asked for in a Request, granted in a Reply (bit A).
     pub peer_to_peer: bool,
-    /// The RTR frames offered, or chosen.
+    /// The RTR frames offered in a Request, accepted in a Reply.
     pub rtr: RtrKinds,
-    /// The sender's IRD.
+    /// The IRD of the frame's sender.
     pub ird: Depth,
-    /// The sender's ORD.
+    /// The ORD of the frame's sender.
     pub ord: Depth,
 }
 
@@ -183,7 +189,7 @@ impl Enhanced {
 mod tests {
     use super::*;
 
-    /// Each bit of the word has its place, in both directions.
+    /// Each bit of the word is decoded and encoded.
     #[test]
     fn every_word_survives() {
         for high in (0..=u16::MAX).step_by(257) {

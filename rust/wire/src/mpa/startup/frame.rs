@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One start-up frame, read from the octets so far and written (RFC 5044 section 7.1.1).
+//! One start-up frame, decoded from a growing buffer and encoded (RFC 5044 section 7.1.1).
+
+use core::error::Error;
+use core::fmt;
 
 use super::enhanced::{
     self,
@@ -33,12 +36,12 @@ const FLAG_ENHANCED: u8 = 0x10;
 pub enum FrameKind {
     /// From the initiator to the responder.
     Request,
-    /// The answer.
+    /// From the responder to the initiator.
     Reply,
 }
 
 impl FrameKind {
-    /// The key the frame begins with.
+    /// The first 16 octets of the frame.
     const fn key(self) -> &'static [u8; KEY_LEN] {
         match self {
             Self::Request => &REQUEST_KEY,
@@ -46,7 +49,7 @@ impl FrameKind {
         }
     }
 
-    /// The other one.
+    /// The frame of the other direction.
     const fn other(self) -> Self {
         match self {
             Self::Request => Self::Reply,
@@ -55,7 +58,7 @@ impl FrameKind {
     }
 }
 
-/// The revisions of MPA spoken here.
+/// The revisions of MPA that are supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
     /// RFC 5044.
@@ -66,6 +69,7 @@ pub enum Revision {
 
 impl Revision {
     /// The number on the wire.
+    #[must_use]
     pub const fn number(self) -> u8 {
         match self {
             Self::One => 1,
@@ -103,22 +107,22 @@ impl TryFrom<u8> for Revision {
 /// let mut out = [0; 64];
 /// let len = frame.encode(&mut out).expect("there is room");
 ///
-/// // Ten octets are not enough, and no more than the frame is ever asked for.
+/// // Ten octets are not enough. The total never exceeds the frame.
 /// assert_eq!(parse(&out[..10], FrameKind::Reply), Ok(Progress::Need { total: 20 }));
 /// assert_eq!(parse(&out[..20], FrameKind::Reply), Ok(Progress::Need { total: 22 }));
 /// assert_eq!(parse(&out, FrameKind::Reply), Ok(Progress::Frame { frame, len }));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Which of the two.
+    /// Request or Reply.
     pub kind: FrameKind,
     /// The sender's revision.
     pub revision: Revision,
-    /// The sender wants markers in what it receives (M).
+    /// The sender wants markers in the direction that it receives (M).
     pub markers: bool,
     /// The sender wants CRCs (C).
     pub crc: bool,
-    /// The connection is refused (R); only a Reply can say so.
+    /// The connection is rejected (R); only in a Reply.
     pub rejected: bool,
     /// The enhanced word (S); only with revision 2.
     pub enhanced: Option<Enhanced>,
@@ -126,60 +130,89 @@ pub struct Frame<'a> {
     pub private_data: &'a [u8],
 }
 
-/// Why a frame is not understood: the TCP connection is to be closed at once, without a Terminate
+/// Why octets are no valid frame. The TCP connection is to be closed at once, without a Terminate
 /// (RFC 5044 section 8, error 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartupError {
-    /// It does not begin with the key.
+    /// The octets do not begin with the key.
     WrongKey,
-    /// It begins with the key of the other frame: both ends want to be the initiator, or both
-    /// the responder.
+    /// The octets begin with the key of the other frame: both ends are initiators, or both are
+    /// responders.
     SameRole,
-    /// The revision is not spoken.
+    /// The revision is not supported.
     Revision(u8),
-    /// More private data than the documents allow, in octets.
+    /// The private data has this many octets, more than [`MAX_PRIVATE_DATA`].
     PrivateDataLength(u16),
-    /// The enhanced word is announced but the private data is too short to hold it.
+    /// The private data is shorter than the enhanced word that S announces.
     EnhancedTruncated,
 }
 
-/// Why a frame cannot be written.
+impl fmt::Display for StartupError {
+    #[inline]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WrongKey => f.write_str("no MPA start-up frame"),
+            Self::SameRole => f.write_str("both ends are initiators, or both are responders"),
+            Self::Revision(revision) => write!(f, "MPA revision {revision} is not supported"),
+            Self::PrivateDataLength(len) => {
+                write!(f, "{len} octets of private data exceed {MAX_PRIVATE_DATA}")
+            }
+            Self::EnhancedTruncated => f.write_str("the enhanced word is incomplete"),
+        }
+    }
+}
+
+impl Error for StartupError {}
+
+/// Why a frame was not encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodeError {
-    /// More private data than [`Frame::max_private_data`].
+    /// The private data exceeds [`Frame::max_private_data`].
     PrivateDataTooLong,
     /// The buffer is shorter than [`Frame::encoded_len`].
     NoRoom,
 }
 
-/// What [`parse`] makes of the octets so far.
+impl fmt::Display for EncodeError {
+    #[inline]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PrivateDataTooLong => "too much private data",
+            Self::NoRoom => "the frame does not fit into the buffer",
+        })
+    }
+}
+
+impl Error for EncodeError {}
+
+/// The result of [`parse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress<'a> {
-    /// Good so far: ask again with this many octets from the frame's first one on.
+    /// The frame is incomplete: call again with this many octets, from the same first one on.
     ///
-    /// Never more than the frame has, so whoever reads exactly this much leaves what follows the
-    /// frame where it is.
+    /// Never more than the frame has: a caller that reads exactly so many leaves the octets behind
+    /// the frame in the transport.
     Need {
-        /// Octets in all.
+        /// Octets from the frame's first one on.
         total: usize,
     },
-    /// The whole frame is there.
+    /// The frame is whole.
     Frame {
-        /// What it says.
+        /// Its fields.
         frame: Frame<'a>,
-        /// Its octets; what is behind them belongs to the first FPDU.
+        /// Its length in octets; the first FPDU begins behind it.
         len: usize,
     },
 }
 
-/// Reads a start-up frame from the front of the octets that came so far.
+/// Decodes the start-up frame at the front of the octets received so far.
 ///
-/// Octets behind the frame are left alone. Reserved flags are not looked at, nor is R in a
-/// Request, nor S in a frame of revision 1.
+/// Octets behind the frame, reserved flags, R in a Request and S in a frame of revision 1 are
+/// ignored.
 ///
 /// # Errors
 ///
-/// See [`StartupError`]; as soon as the octets so far cannot become a frame any more.
+/// [`StartupError`], as soon as no further octets can complete a valid frame.
 pub fn parse(octets: &[u8], expected: FrameKind) -> Result<Progress<'_>, StartupError> {
     let (key, other) = (expected.key(), expected.other().key());
     let so_far = octets.get(..KEY_LEN).unwrap_or(octets);
@@ -203,7 +236,7 @@ pub fn parse(octets: &[u8], expected: FrameKind) -> Result<Progress<'_>, Startup
     }
     let rejected = expected == FrameKind::Reply && flags & FLAG_REJECT != 0;
     let word = revision == Revision::Two && flags & FLAG_ENHANCED != 0;
-    // A refusal is a refusal, with the word or without.
+    // A rejection is valid without the word.
     if word && !rejected && data_len < enhanced::LEN {
         return Err(StartupError::EnhancedTruncated);
     }
@@ -231,12 +264,14 @@ pub fn parse(octets: &[u8], expected: FrameKind) -> Result<Progress<'_>, Startup
 }
 
 impl Frame<'_> {
-    /// The most octets of private data this frame can carry: 512, or 508 with the enhanced word.
+    /// The most octets of private data of this frame: 512, or 508 with the enhanced word.
+    #[must_use]
     pub fn max_private_data(&self) -> usize {
         MAX_PRIVATE_DATA.saturating_sub(self.word_len())
     }
 
     /// Octets of the frame on the wire.
+    #[must_use]
     pub fn encoded_len(&self) -> usize {
         HEADER_LEN
             .saturating_add(self.word_len())
@@ -247,7 +282,7 @@ impl Frame<'_> {
     ///
     /// # Errors
     ///
-    /// See [`EncodeError`]; nothing useful is in `out` then.
+    /// [`EncodeError`]; the octets of `out` are undefined then.
     pub fn encode(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
         if self.private_data.len() > self.max_private_data() {
             return Err(EncodeError::PrivateDataTooLong);
@@ -282,8 +317,9 @@ impl Frame<'_> {
         Ok(len)
     }
 
-    /// What to tell a connection manager of the sender's depths: its own values, or `default`
-    /// where it did not say, as revision 1 cannot.
+    /// The sender's depths, for a connection manager: `default` where the frame does not carry or
+    /// negotiate them.
+    #[must_use]
     pub fn depths_or(&self, default: Depths) -> Depths {
         let said = self.enhanced();
         Depths {
@@ -292,12 +328,12 @@ impl Frame<'_> {
         }
     }
 
-    /// The enhanced word, if the revision has one.
+    /// The enhanced word, if the revision is 2.
     fn enhanced(&self) -> Option<Enhanced> {
         self.enhanced.filter(|_| self.revision == Revision::Two)
     }
 
-    /// Octets of the enhanced word.
+    /// Octets of the enhanced word in this frame: 0 or 4.
     fn word_len(&self) -> usize {
         self.enhanced().map_or(0, |_| enhanced::LEN)
     }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From what memory protection says to what the peer is told (RFC 5041 section 7.1, RFC 5040
-//! sections 7.1 and 7.2).
+//! Access errors of memory regions, and the Terminate each operation calls for (RFC 5041 section
+//! 7.1, RFC 5040 sections 7.1 and 7.2).
+
+use core::error::Error;
+use core::fmt;
 
 use super::reason::{
     RemoteProtection,
@@ -9,27 +12,43 @@ use super::reason::{
     TerminateReason, //
 };
 
-/// Why a peer may not use a tagged buffer.
+/// Why an access to a tagged buffer is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessError {
     /// The STag names no buffer, or an invalid one.
     InvalidStag,
-    /// Outside of the buffer.
+    /// The octets lie outside of the buffer.
     Bounds,
-    /// The buffer does not grant the right.
+    /// The buffer does not grant the access.
     Rights,
     /// The buffer belongs to another protection domain or stream.
     NotAssociated,
-    /// Offset and length wrap 64 bits.
+    /// Offset and length exceed 2^64.
     Wrap,
 }
+
+impl fmt::Display for AccessError {
+    #[inline]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InvalidStag => "invalid STag",
+            Self::Bounds => "outside of the buffer",
+            Self::Rights => "access right not granted",
+            Self::NotAssociated => "buffer of another protection domain or stream",
+            Self::Wrap => "offset and length exceed 2^64",
+        })
+    }
+}
+
+impl Error for AccessError {}
 
 impl AccessError {
     /// The reason for a segment of an RDMA Write.
     ///
-    /// Only Read Requests and Sends with Invalidate meet a remote protection error (RFC 5040
-    /// section 4.8, figure 10), so DDP has to name the lack of the right: a buffer that may not be
-    /// written does not allow placement, the second check of RFC 5041 section 7.1.
+    /// Remote protection errors are those of Read Requests and Sends with Invalidate (RFC 5040
+    /// section 4.8, figure 10), so a missing right is an error of DDP: the buffer does not allow
+    /// placement, the second check of RFC 5041 section 7.1.
+    #[must_use]
     pub const fn for_write(self) -> TerminateReason {
         match self {
             Self::InvalidStag | Self::Rights => TerminateReason::Tagged(TaggedError::InvalidStag),
@@ -40,6 +59,7 @@ impl AccessError {
     }
 
     /// The reason for the source of a Read Request or the target of an Atomic Request.
+    #[must_use]
     pub const fn for_read(self) -> TerminateReason {
         TerminateReason::RemoteProtection(match self {
             Self::InvalidStag => RemoteProtection::InvalidStag,
@@ -53,6 +73,7 @@ impl AccessError {
     /// The reason for a Send with Invalidate.
     ///
     /// An STag that is not associated with the stream cannot be invalidated (RFC 5040 section 5.3).
+    #[must_use]
     pub const fn for_invalidate(self) -> TerminateReason {
         TerminateReason::RemoteProtection(match self {
             Self::InvalidStag => RemoteProtection::InvalidStag,

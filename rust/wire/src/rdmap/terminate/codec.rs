@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The Terminate message, written and read (RFC 5040 section 4.8).
+//! The Terminate message, encoded and decoded (RFC 5040 section 4.8).
 
 use core::fmt;
 use core::ops::Deref;
@@ -38,7 +38,7 @@ const FLAG_RDMAP: u16 = 0x2000;
 /// The most octets of a Terminate's ULPDU.
 const ULPDU_LEN: usize = UNTAGGED_LEN + 4 + 2 + UNTAGGED_LEN + READ_REQUEST_LEN;
 
-/// A Terminate message.
+/// A Terminate message (RFC 5040 section 4.8).
 ///
 /// ```
 /// use iwarp_wire::rdmap::terminate::{MpaError, Terminate, TerminateReason};
@@ -50,16 +50,17 @@ const ULPDU_LEN: usize = UNTAGGED_LEN + 4 + 2 + UNTAGGED_LEN + READ_REQUEST_LEN;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminate {
-    /// Why.
+    /// Layer, error type and error code.
     reason: TerminateReason,
-    /// Octets of the ULPDU that was wrong.
+    /// Octets of the ULPDU in error.
     segment_len: Option<u16>,
-    /// Its DDP header and, behind that, its Read Request.
+    /// Headers of that ULPDU.
     copied: CopiedHeaders,
 }
 
 impl Terminate {
     /// A Terminate that copies nothing.
+    #[must_use]
     pub fn bare(reason: TerminateReason) -> Self {
         Self {
             reason,
@@ -68,10 +69,11 @@ impl Terminate {
         }
     }
 
-    /// A Terminate for a received segment, with the copies its reason calls for.
+    /// A Terminate for a received segment, with the copies that `reason` requires.
     ///
-    /// `ulpdu` begins with the segment's header, as much as is at hand (46 octets are enough);
-    /// `ulpdu_len` is the whole ULPDU's length in octets.
+    /// `ulpdu` is the front of the ULPDU: 46 octets, or all of it. `ulpdu_len` is the length of the
+    /// whole ULPDU in octets.
+    #[must_use]
     pub fn for_segment(reason: TerminateReason, ulpdu: &[u8], ulpdu_len: u16) -> Self {
         let copied = match reason.copied() {
             Copied::Nothing => CopiedHeaders::NONE,
@@ -80,26 +82,28 @@ impl Terminate {
         };
         Self {
             reason,
-            // The length makes no sense without the header it belongs to.
+            // Without a header the length is left out.
             segment_len: (copied.ddp_len() != 0).then_some(ulpdu_len),
             copied,
         }
     }
 
-    /// A Terminate for a Read Request that was taken from the wire some time ago: number `msn` of
-    /// its queue, `request` being what is left of it.
+    /// A Terminate for a Read Request of the inbound read queue: `msn` is its number, `request` the
+    /// part that was not answered.
     ///
     /// See [`Inbound::remaining`](crate::reads::Inbound::remaining).
+    #[must_use]
     pub fn for_read(reason: TerminateReason, msn: Msn, request: &ReadRequest) -> Self {
         let ulpdu = crate::tx::read_request(msn, request);
         let len = u16::try_from(ulpdu.len()).unwrap_or(u16::MAX);
         Self::for_segment(reason, &ulpdu, len)
     }
 
-    /// Reads a Terminate's octets behind its own DDP header.
+    /// Decodes a Terminate's octets behind its own DDP header.
     ///
-    /// Never fails: copies that are announced but not there are left out, and what is no
-    /// Terminate at all is read as an unspecified error of layer 0.
+    /// Every input has a result: incomplete copies are left out, and fewer than four octets are
+    /// [`TerminateReason::Unknown`] of layer 0, error type 0, code 255.
+    #[must_use]
     pub fn decode(octets: &[u8]) -> Self {
         let mut reader = Reader::new(octets);
         let (Some([layer_etype, code]), Some(flags)) = (reader.array(), reader.u16()) else {
@@ -129,21 +133,24 @@ impl Terminate {
     }
 
     /// Why the stream ends.
+    #[must_use]
     pub fn reason(&self) -> TerminateReason {
         self.reason
     }
 
     /// Octets of the ULPDU that was wrong, if the message says so.
+    #[must_use]
     pub fn segment_len(&self) -> Option<u16> {
         self.segment_len
     }
 
-    /// The DDP header that was wrong, if the message has it and it can be read.
+    /// The DDP header of the segment in error, if the message has a valid one.
+    #[must_use]
     pub fn header(&self) -> Option<Header> {
         Header::parse(self.copied.as_slice()).ok()
     }
 
-    /// The Read Request that was wrong, if the message has it.
+    /// The Read Request in error, if the message has it.
     pub fn read_request(&self) -> Option<ReadRequest> {
         self.copied
             .as_slice()
@@ -152,6 +159,7 @@ impl Terminate {
     }
 
     /// The whole ULPDU of the message, its DDP header included.
+    #[must_use]
     pub fn ulpdu(&self) -> TerminateOctets {
         let header = UntaggedHeader {
             last: true,
@@ -187,11 +195,11 @@ impl Terminate {
 struct CopiedHeaders(Short<{ UNTAGGED_LEN + READ_REQUEST_LEN }>);
 
 impl CopiedHeaders {
-    /// Nothing is copied.
+    /// No header.
     const NONE: Self = Self(Short::EMPTY);
 
-    /// Copies the headers at the front of `ulpdu`; the Read Request behind the DDP header only if
-    /// `read` says so and it is one.
+    /// The headers at the front of `ulpdu`: the DDP header, and behind it, with `read`, a Read
+    /// Request if the segment is one.
     fn of(ulpdu: &[u8], read: bool) -> Self {
         let len = match ulpdu {
             [0x80..=0xff, ..] => TAGGED_LEN,
@@ -200,7 +208,7 @@ impl CopiedHeaders {
             }
             _ => UNTAGGED_LEN,
         };
-        // INVARIANT: `len` is one of the three lengths; a header that is cut off is left out.
+        // INVARIANT: `len` is a length of whole headers; an incomplete header is left out.
         match ulpdu.get(..len).or_else(|| ulpdu.get(..UNTAGGED_LEN)) {
             Some(octets) => Self(Writer::new().put(octets).into()),
             None => Self::NONE,
@@ -212,7 +220,7 @@ impl CopiedHeaders {
         self.0.as_slice()
     }
 
-    /// Octets of the DDP header among them.
+    /// Octets of the copied DDP header.
     fn ddp_len(&self) -> usize {
         self.as_slice().len().min(UNTAGGED_LEN)
     }

@@ -3,12 +3,16 @@
 //! The error codes of all layers (RFC 5040 section 4.8, RFC 5041 section 7.2, RFC 5044 section 8,
 //! RFC 6581 section 8).
 
-/// Declares one error type's codes: an enum, its numbers on the wire and the way back.
+use core::error::Error;
+use core::fmt;
+
+/// Declares one error type's codes: an enum, its numbers on the wire, their meaning in words, and
+/// the conversion from a number.
 macro_rules! codes {
     (
         $(#[$attr:meta])*
         pub enum $name:ident {
-            $( $(#[$doc:meta])* $variant:ident = $code:literal, )*
+            $( $(#[$doc:meta])* $variant:ident = $code:literal => $text:literal, )*
         }
     ) => {
         $(#[$attr])*
@@ -37,103 +41,115 @@ macro_rules! codes {
                 }
             }
         }
+
+        impl fmt::Display for $name {
+            #[inline]
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $( Self::$variant => $text, )*
+                })
+            }
+        }
+
+        impl Error for $name {}
     };
 }
 
 codes! {
-    /// RDMAP, remote protection error: what a peer's Write, Read Request or Send with Invalidate
-    /// asked for is not allowed.
+    /// RDMAP, remote protection error (layer 0, type 1): the memory that a Read Request or a Send
+    /// with Invalidate of the peer names may not be used.
     pub enum RemoteProtection {
         /// The STag is not valid.
-        InvalidStag = 0x00,
-        /// Outside of the buffer.
-        BaseOrBounds = 0x01,
-        /// The buffer does not grant this right.
-        AccessRights = 0x02,
+        InvalidStag = 0x00 => "invalid STag",
+        /// The octets lie outside of the buffer.
+        BaseOrBounds = 0x01 => "base or bounds violation",
+        /// The buffer does not grant the access.
+        AccessRights = 0x02 => "access rights violation",
         /// The STag belongs to another protection domain or stream.
-        NotAssociated = 0x03,
-        /// The tagged offset wraps.
-        ToWrap = 0x04,
-        /// The STag cannot be invalidated by the peer.
-        CannotInvalidate = 0x09,
-        /// Anything else.
-        Unspecified = 0xff,
+        NotAssociated = 0x03 => "STag not associated with the RDMAP stream",
+        /// Tagged offset and length exceed 2^64.
+        ToWrap = 0x04 => "tagged offset wrap",
+        /// The peer may not invalidate the STag.
+        CannotInvalidate = 0x09 => "STag cannot be invalidated",
+        /// Any other protection error.
+        Unspecified = 0xff => "unspecified error",
     }
 }
 
 codes! {
-    /// RDMAP, remote operation error: a message is wrong as such.
+    /// RDMAP, remote operation error (layer 0, type 2): the message itself is in error.
     pub enum RemoteOperation {
-        /// RDMAP version.
-        InvalidVersion = 0x05,
-        /// The opcode is unknown, or does not belong here.
-        UnexpectedOpcode = 0x06,
-        /// Catastrophic, for this stream.
-        StreamCatastrophic = 0x07,
-        /// Catastrophic, for all streams.
-        GlobalCatastrophic = 0x08,
-        /// The STag cannot be invalidated by the peer; see [`RemoteProtection::CannotInvalidate`].
-        CannotInvalidate = 0x09,
-        /// Anything else.
-        Unspecified = 0xff,
+        /// The version (RV) is not 1.
+        InvalidVersion = 0x05 => "invalid RDMAP version",
+        /// The opcode is unknown, or not permitted here.
+        UnexpectedOpcode = 0x06 => "unexpected opcode",
+        /// Catastrophic error of this stream.
+        StreamCatastrophic = 0x07 => "catastrophic error, localized to the RDMAP stream",
+        /// Catastrophic error of all streams.
+        GlobalCatastrophic = 0x08 => "catastrophic error, global",
+        /// The peer may not invalidate the STag; see [`RemoteProtection::CannotInvalidate`].
+        CannotInvalidate = 0x09 => "STag cannot be invalidated",
+        /// Any other operation error.
+        Unspecified = 0xff => "unspecified error",
     }
 }
 
 codes! {
-    /// DDP, tagged buffer error.
+    /// DDP, tagged buffer error (layer 1, type 1).
     pub enum TaggedError {
         /// The STag is not valid.
-        InvalidStag = 0x00,
-        /// Outside of the buffer.
-        BaseOrBounds = 0x01,
+        InvalidStag = 0x00 => "invalid STag",
+        /// The octets lie outside of the buffer.
+        BaseOrBounds = 0x01 => "base or bounds violation",
         /// The STag belongs to another stream.
-        NotAssociated = 0x02,
-        /// The tagged offset wraps.
-        ToWrap = 0x03,
-        /// DDP version.
-        InvalidVersion = 0x04,
+        NotAssociated = 0x02 => "STag not associated with the DDP stream",
+        /// Tagged offset and length exceed 2^64.
+        ToWrap = 0x03 => "tagged offset wrap",
+        /// The version (DV) is not 1.
+        InvalidVersion = 0x04 => "invalid DDP version",
     }
 }
 
 codes! {
-    /// DDP, untagged buffer error.
+    /// DDP, untagged buffer error (layer 1, type 2).
     pub enum UntaggedError {
-        /// No such queue.
-        InvalidQn = 0x01,
-        /// No buffer for the message.
-        NoBuffer = 0x02,
-        /// The message number is out of range.
-        MsnRange = 0x03,
-        /// The offset in the message is not the next one.
-        InvalidMo = 0x04,
+        /// The queue does not exist.
+        InvalidQn = 0x01 => "invalid queue number",
+        /// The queue has no buffer for the message.
+        NoBuffer = 0x02 => "no buffer available",
+        /// The message number is not the expected one.
+        MsnRange = 0x03 => "message sequence number out of range",
+        /// The message offset is not the expected one.
+        InvalidMo = 0x04 => "invalid message offset",
         /// The message is longer than its buffer.
-        TooLong = 0x05,
-        /// DDP version.
-        InvalidVersion = 0x06,
+        TooLong = 0x05 => "message too long for the buffer",
+        /// The version (DV) is not 1.
+        InvalidVersion = 0x06 => "invalid DDP version",
     }
 }
 
 codes! {
-    /// LLP error, MPA's.
+    /// MPA error (layer 2, type 0).
     pub enum MpaError {
         /// The TCP connection was closed, lost or timed out.
-        TcpLost = 0x01,
-        /// CRC mismatch.
-        Crc = 0x02,
-        /// Markers and ULPDU_Length disagree.
-        Marker = 0x03,
-        /// Request or Reply is invalid.
-        StartupFrame = 0x04,
-        /// Catastrophic, local, during connection set-up.
-        LocalCatastrophic = 0x05,
-        /// The other end's IRD is less than this end's ORD needs.
-        InsufficientIrd = 0x06,
+        TcpLost = 0x01 => "TCP connection closed, terminated or lost",
+        /// The CRC of an FPDU does not match.
+        Crc = 0x02 => "CRC mismatch",
+        /// A marker and ULPDU_Length disagree.
+        Marker = 0x03 => "marker and ULPDU length mismatch",
+        /// The Request or Reply is invalid.
+        StartupFrame = 0x04 => "invalid MPA Request or Reply frame",
+        /// Catastrophic error, local, during connection set-up.
+        LocalCatastrophic = 0x05 => "local catastrophic error",
+        /// The peer's ORD exceeds this end's IRD.
+        InsufficientIrd = 0x06 => "insufficient IRD resources",
         /// No RTR frame suits both ends.
-        NoMatchingRtr = 0x07,
+        NoMatchingRtr = 0x07 => "no matching RTR option",
     }
 }
 
-/// Why a stream ends, as the Terminate message says it.
+/// The reason for which a stream ends, as the Terminate message carries it: layer, error type,
+/// code.
 ///
 /// ```
 /// use iwarp_wire::rdmap::terminate::{MpaError, TerminateReason};
@@ -158,7 +174,7 @@ pub enum TerminateReason {
     Untagged(UntaggedError),
     /// MPA error (2/0).
     Mpa(MpaError),
-    /// From a peer, of no meaning in the documents.
+    /// Received, and not assigned by any of the RFCs.
     Unknown {
         /// Layer: 0 to 15.
         layer: u8,
@@ -169,14 +185,14 @@ pub enum TerminateReason {
     },
 }
 
-/// What a Terminate copies of the segment that was wrong.
+/// The copies that a Terminate takes of the segment in error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copied {
     /// Nothing.
     Nothing,
-    /// Its length and its DDP header.
+    /// The length and the DDP header.
     Ddp,
-    /// These, and the Read Request if it is one.
+    /// The length, the DDP header, and the Read Request of such a segment.
     DdpAndRead,
 }
 
@@ -186,6 +202,7 @@ const LLP: u8 = 2;
 
 impl TerminateReason {
     /// The layer that found the error: 0 RDMAP, 1 DDP, 2 LLP; up to 15 from a peer.
+    #[must_use]
     pub const fn layer(self) -> u8 {
         match self {
             Self::RdmapCatastrophic | Self::RemoteProtection(_) | Self::RemoteOperation(_) => RDMAP,
@@ -196,6 +213,7 @@ impl TerminateReason {
     }
 
     /// The layer's error type, up to 15.
+    #[must_use]
     pub const fn etype(self) -> u8 {
         match self {
             Self::RdmapCatastrophic | Self::DdpCatastrophic | Self::Mpa(_) => 0,
@@ -206,6 +224,7 @@ impl TerminateReason {
     }
 
     /// The code of the error type.
+    #[must_use]
     pub const fn code(self) -> u8 {
         match self {
             Self::RdmapCatastrophic | Self::DdpCatastrophic => 0,
@@ -218,7 +237,8 @@ impl TerminateReason {
         }
     }
 
-    /// The meaning of what a Terminate says; total.
+    /// The meaning of a Terminate's layer and error type, 0 to 15 each, and error code. Every
+    /// combination has one: [`TerminateReason::Unknown`] where no document assigns it.
     pub fn from_wire(layer: u8, etype: u8, code: u8) -> Self {
         let known = match (layer, etype) {
             (RDMAP, 0) if code == 0 => Some(Self::RdmapCatastrophic),
@@ -233,7 +253,9 @@ impl TerminateReason {
         known.unwrap_or(Self::Unknown { layer, etype, code })
     }
 
-    /// Whether somebody wanted what memory does not allow (RFC 5041 section 10.4, item 5).
+    /// Tells whether the peer tried to use memory that it may not use (RFC 5041 section 10.4,
+    /// item 5).
+    #[must_use]
     pub const fn is_access(self) -> bool {
         match self {
             Self::Tagged(error) => !matches!(error, TaggedError::InvalidVersion),
@@ -242,7 +264,8 @@ impl TerminateReason {
         }
     }
 
-    /// What the Terminate copies of the segment that was wrong (RFC 5040 section 4.8, figure 10).
+    /// The copies that the Terminate takes of the segment in error (RFC 5040 section 4.8, figure
+    /// 10).
     pub(super) const fn copied(self) -> Copied {
         match self {
             Self::RdmapCatastrophic
@@ -255,11 +278,34 @@ impl TerminateReason {
     }
 }
 
+impl fmt::Display for TerminateReason {
+    #[inline]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RdmapCatastrophic => f.write_str("RDMAP local catastrophic error"),
+            Self::RemoteProtection(error) => write!(f, "RDMAP remote protection error: {error}"),
+            Self::RemoteOperation(error) => write!(f, "RDMAP remote operation error: {error}"),
+            Self::DdpCatastrophic => f.write_str("DDP local catastrophic error"),
+            Self::Tagged(error) => write!(f, "DDP tagged buffer error: {error}"),
+            Self::Untagged(error) => write!(f, "DDP untagged buffer error: {error}"),
+            Self::Mpa(error) => write!(f, "MPA error: {error}"),
+            Self::Unknown { layer, etype, code } => {
+                write!(
+                    f,
+                    "unknown error: layer {layer}, type {etype}, code {code:#04x}"
+                )
+            }
+        }
+    }
+}
+
+impl Error for TerminateReason {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// RDMAP-40: every number has one meaning and goes back to the same number.
+    /// RDMAP-40: every number has one meaning, which has the same number.
     #[test]
     fn every_number_survives() {
         for layer in 0..16 {

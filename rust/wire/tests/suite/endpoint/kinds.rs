@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an end has and does: its regions, work requests, events.
+//! The regions, work requests and events of an end.
 
 use iwarp_wire::mpa::startup::RtrKind;
 use iwarp_wire::rdmap::terminate::{
