@@ -2,8 +2,8 @@
 
 //! FPDUs: the frames of full operation phase (RFC 5044 section 4).
 //!
-//! An FPDU is the 16-bit length of its ULPDU, the ULPDU, zero to three octets of pad up to a
-//! multiple of four, and a CRC. Markers are inserted at fixed distances (`marker.rs`). The CRC
+//! An FPDU is the 16-bit length of its ULPDU, the ULPDU, a pad up to a multiple of four octets, and
+//! a CRC. Markers are inserted at fixed distances (`marker.rs`). The CRC
 //! covers all octets in front of it, a leading marker included.
 //!
 //! [`Framer`] and [`Fpdu`] read one direction of a stream, [`FpduWriter`] writes one.

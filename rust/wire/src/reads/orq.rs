@@ -136,8 +136,8 @@ impl<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> Orq<T, S> {
     /// Tells whether the next request is to be sent now: batching of requests at a full queue.
     ///
     /// A request held back by a full queue would otherwise be sent alone with each answer that
-    /// completes. Batching ends when half of the queue is free, or when fewer than `plenty` octets
-    /// are outstanding, so that the peer always has answers to send.
+    /// completes. Batching ends when half of the queue is free. It ends earlier when fewer than
+    /// `plenty` octets are outstanding, so that the peer always has answers to send.
     ///
     /// | state | event | next |
     /// | --- | --- | --- |

@@ -134,9 +134,9 @@ where
     /// Copies the payload of a Write or Read Response to its tagged buffer; other payload is left
     /// to the caller.
     ///
-    /// `buffer` looks up an STag, a tagged offset and a length in octets that is not 0, and returns
-    /// exactly so many octets of a buffer that the peer may write, or, for a Read Response, that
-    /// this end named. Where it fails, a Terminate becomes due.
+    /// `buffer` is called with an STag, a tagged offset and a length in octets, which is not 0. It
+    /// returns exactly so many octets of a buffer that the peer may write, or that this end named
+    /// in a Read Request. Where it fails, a Terminate becomes due.
     ///
     /// # Errors
     ///

@@ -28,6 +28,7 @@ macro_rules! codes {
 
             /// The code on the wire.
             #[inline]
+            #[must_use]
             pub const fn code(self) -> u8 {
                 self as u8
             }
