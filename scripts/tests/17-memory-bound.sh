@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
-# runs on: uml
+# runs on: 7.2
 # What peers that read nothing have this machine hold (src/unread.py): on 64 connections at once, Read
 # Responses that they asked for, and RDMA Writes of a local program; near, and over a path with a delay; few
 # octets of many fragments; and what is left when the program has gone. At most 64 KiB a connection are not accounted by TCP, and so not by its limits (docs/receive.md, "Memory
