@@ -120,13 +120,16 @@ mod suite {
     }
 
     #[test]
-    fn an_idle_socket_keeps_no_fragment() -> Result {
+    fn a_socket_has_a_fragment_of_its_own_until_it_gives_it_up() -> Result {
         let (a, _b) = connected()?;
         let sock = a.sock();
+        // SAFETY: The socket is locked.
+        let keeps = || unsafe { bindings::rsiw_test_keeps_fragment(sock.lock().as_ptr()) };
         for _ in 0..3 {
             assert!(send_all(&sock, b"small enough to be copied"));
-            // SAFETY: The socket is locked.
-            assert!(!unsafe { bindings::rsiw_test_keeps_fragment(sock.lock().as_ptr()) });
+            assert!(keeps());
+            sock.lock().drop_fragment();
+            assert!(!keeps());
         }
         Ok(())
     }
