@@ -12,7 +12,7 @@
 #define RNR_LEN		(256 * 1024)
 #define RNR_SENDS	48		/* more than TCP's two ends take */
 #define RNR_HELD_MS	100
-#define RNR_TIMER	20		/* 10.24 ms */
+#define RNR_TIMER	30		/* 327.68 ms: all Sends are posted before */
 
 static int post(struct kv_end *e, struct ib_sge *sge, struct kv_wait **w)
 {
