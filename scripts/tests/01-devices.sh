@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 500
+# time limit: 800
 # runs on: 7.2/4
 # Making, showing and removing devices: on every kind of interface, with wrong
 # arguments, while processes hold them, when the interface changes or goes, when

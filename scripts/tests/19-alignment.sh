@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 500
+# time limit: 800
 # TCP segments begin with an FPDU (docs/transmit.md; RFC 5044 section 5.3): bulk Writes, Sends and
 # Reads over a cable with Ethernet's MTU, seen at the receiver with every offload off. At least
 # 99 % of the segments that carry the data do, at each message size. src/alignment.py counts;

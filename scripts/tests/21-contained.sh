@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 400
+# time limit: 800
 # What confines a process confines its connections by rendezvous and over rdma_cm: BPF programs of its
 # control group, Landlock, its network namespace. The memory of sockets is charged to its memory cgroup,
 # the port of rendezvous is open while it is needed, and guesses and attempts are limited (src/contained.py).
