@@ -55,7 +55,7 @@ for port in 7200 7201; do
 	wait_listening "$port"
 done
 export RSIW_TESTBIN
-PYTHONPATH="$(dirname "$0")/src:$PEER_DIR" timeout -k 5 $((300 * FACTOR)) python3 -B "$(dirname "$0")/src/contained.py" 2>&1 ||
+PYTHONPATH="$(dirname "$0")/src:$PEER_DIR" timeout -k 5 $((600 * FACTOR)) python3 -B "$(dirname "$0")/src/contained.py" 2>&1 ||
 	die "contained.py: status $?"
 
 if ! grep -qw memory "$CGROUP/cgroup.controllers"; then

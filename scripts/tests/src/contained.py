@@ -271,4 +271,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["landlocked"]:
         landlocked()
     else:
-        run((cgroup, lsm, namespace, port, guesses, attempts, fallback), 200)
+        run((cgroup, lsm, namespace, port, guesses, attempts, fallback), 400)
