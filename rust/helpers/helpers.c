@@ -64,7 +64,7 @@ u32 rsiw_caller_user(void)
 	return __kuid_val(current_euid());
 }
 
-/* The kernel itself, or a process with its power by other means: root, or one that may mount by RDMA. */
+/* The kernel itself, or a process with its power: root, or one that may mount by RDMA. */
 bool rsiw_caller_is_trusted(void)
 {
 	return (current->flags & PF_KTHREAD) || uid_eq(current_euid(), GLOBAL_ROOT_UID) ||
