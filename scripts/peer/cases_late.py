@@ -11,6 +11,15 @@ from harness import RNR_SECONDS, RW, Link, case
 
 # Octets to a segment; the last is more than any of these messages.
 PIECES = (1, 7, 30, 4000)
+# include/uapi/linux/if_ether.h
+ETH_P_ALL = 3
+
+
+@contextlib.contextmanager
+def copied():
+    """A packet socket holds a clone of each segment, so that TCP's queue has a buffer for each."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as sock:
+        yield sock
 
 
 def held(victim, link):
@@ -37,6 +46,21 @@ def late_receives(victim):
         for number, text in enumerate(texts):
             receives(victim, number, text)
         victim.close()
+
+
+@case("DDP-51 DDP-65 MPA-52")
+def late_receives_in_buffers_of_their_own(victim):
+    """Each FPDU comes in two segments, of which the second ends with it, and TCP cannot join them in its queue."""
+    with copied():
+        link = Link(victim, recvs=0)
+        texts = [b"apart %d" % i + bytes(i) for i in range(6)]
+        for i, text in enumerate(texts):
+            fpdu = link.stream.fpdu(rdmap.send(i + 1, text))
+            link.stream.send_raw(fpdu[:9])
+            link.stream.send_raw(fpdu[9:])
+        held(victim, link)
+        for number, text in enumerate(texts):
+            receives(victim, number, text)
 
 
 @case("DDP-65 RDMAP-50b")

@@ -150,6 +150,9 @@ impl Batch<'_> {
         if skb.is_readable() {
             return self.feed(skb, skb.len());
         }
+        if self.is_held() {
+            return 0;
+        }
         // They arrived in memory of a device, where no CPU reads them.
         self.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
         skb.len()
@@ -197,6 +200,10 @@ impl Batch<'_> {
             if self.proto.phase >= StreamPhase::Leaving {
                 return len;
             }
+            // Also at the start of a socket buffer: a held FPDU may end with the one before it.
+            if self.proto.rx.hold.is_some() {
+                return off;
+            }
             let left = len.wrapping_sub(off);
             let taken = match self.proto.rx.reassembly.is_empty() {
                 true => self.take_whole(src, off, left),
@@ -209,9 +216,6 @@ impl Batch<'_> {
                     self.proto.deferred.retry |= !self.proto.excess.is_wanted();
                     return off;
                 }
-            }
-            if self.proto.rx.hold.is_some() {
-                return off;
             }
         }
         len
