@@ -22,11 +22,12 @@
 
 pub(crate) mod accept;
 pub(crate) mod budget;
-mod connect;
+pub(crate) mod connect;
 mod connected;
+mod device;
 pub(crate) mod endpoint;
 pub(crate) mod half_open;
-mod listen;
+pub(crate) mod listen;
 pub(crate) mod mpa_frame;
 mod quirk_svcrdma_close;
 pub(crate) mod registry;
@@ -42,71 +43,17 @@ use iwarp_wire::{
     },
     RtrKinds, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 
-pub(crate) use self::registry::DeviceState;
+pub(crate) use self::device::CmDevice;
 use crate::{
     params,
     stream::{
         Config,
         Role, //
     },
-    sys::{
-        ib::{
-            core_ref::CoreHold,
-            event::CoreQp, //
-        },
-        iwcm::{
-            AcceptCall,
-            CmOps,
-            ConnParam,
-            ConnectCall,
-            Handle,
-            ListenCall, //
-        },
-    },
-    verbs::{
-        limits::MAX_RD_ATOM,
-        Device,
-        Rsiw, //
-    },
+    verbs::limits::MAX_RD_ATOM, //
 };
-
-impl CmOps for Rsiw {
-    fn connect(device: &Arc<Device>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
-        connect::connect(device, call, param)
-    }
-
-    fn accept(
-        device: &Arc<Device>,
-        connection: Handle,
-        call: AcceptCall,
-        param: &ConnParam<'_>,
-    ) -> Result {
-        accept::accept(device, connection, call, param)
-    }
-
-    fn reject(device: &Arc<Device>, connection: Handle, private_data: &[u8]) -> Result {
-        accept::reject(device, connection, private_data)
-    }
-
-    fn listen(device: &Arc<Device>, call: ListenCall, backlog: u32) -> Result<Handle> {
-        listen::Listener::start(device, call, backlog)
-    }
-
-    fn unlisten(device: &Arc<Device>, listener: Handle) {
-        if let Some(listener) = device.cm_state().listener(listener) {
-            listener.stop();
-        }
-    }
-
-    fn find_qp(device: &Arc<Device>, number: u32) -> Option<CoreHold<CoreQp>> {
-        device.qp_for_cm(number)
-    }
-}
 
 /// What this end wants and can do, for a connection with the depths that the user wants.
 ///

@@ -18,11 +18,14 @@ mod listener;
 mod pending;
 mod request;
 
-use core::net::{
-    IpAddr,
-    Ipv4Addr,
-    SocketAddr,
-    SocketAddrV6, //
+use core::{
+    cmp::Ordering,
+    net::{
+        IpAddr,
+        Ipv4Addr,
+        SocketAddr,
+        SocketAddrV6, //
+    },
 };
 
 use kernel::{
@@ -30,87 +33,179 @@ use kernel::{
     sync::Arc, //
 };
 
-pub(super) use self::endpoint::Rendezvous;
 pub(crate) use self::listener::RendezvousListeners;
 use self::{
-    listener::ListenerShare,
+    endpoint::{
+        Rendezvous,
+        RendezvousEndpoint, //
+    },
+    listener::{
+        ListenerShare,
+        RendezvousListener, //
+    },
     request::{
         is_link_local,
         ConnRequest, //
     }, //
 };
-use crate::cm::endpoint::{
-    Attachment,
-    Endpoint,
-    Phase, //
-};
 use crate::{
+    cm::{
+        endpoint::{
+            Attachment,
+            Endpoint,
+            Phase, //
+        },
+        CmDevice, //
+    },
     params,
+    qp::{
+        peer::{
+            ConnectorStart,
+            Expects,
+            Reach,
+            RendezvousRole, //
+        },
+        Qp, //
+    },
     sys::{
-        iwcm::Handle,
+        context::Caller,
+        errno::{
+            EADDRNOTAVAIL,
+            EHOSTUNREACH,
+            EOPNOTSUPP, //
+        },
+        ib::{
+            attr::PeerAttributes,
+            path::AddressVector, //
+        },
         net::Family,
         socket::{
             OwnerSock,
             Socket, //
         },
     },
-    verbs::{
-        peer::{
-            Expects,
-            Reach,
-            RendezvousRole, //
-        },
-        qp_in,
-        Device,
-        Qp, //
+    verbs::gid::{
+        self,
+        Gid,
+        Standing, //
     },
 };
 
+/// What a rendezvous needs besides the queue pair.
+pub(crate) struct Host<'a> {
+    /// The device of the queue pair.
+    pub(crate) device: &'a Arc<CmDevice>,
+    /// The listeners of the host.
+    pub(crate) listeners: &'a Arc<RendezvousListeners>,
+    /// What a GID is to the devices of the device's network namespace.
+    pub(crate) standing: &'a dyn Fn(&Gid) -> Standing,
+}
+
+/// The role of one of two ends: the one with the smaller pair of GID and number connects.
+fn role(local: (Gid, u32), remote: (Gid, u32)) -> RendezvousRole {
+    match local.cmp(&remote) {
+        Ordering::Less => RendezvousRole::Initiator,
+        Ordering::Equal => RendezvousRole::Both,
+        Ordering::Greater => RendezvousRole::Responder,
+    }
+}
+
+impl Host<'_> {
+    /// How a peer of queue pair `qpn` is reached, and this end's role.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: no host has that address. `EADDRNOTAVAIL`: our own is one that packets can not be
+    /// sent from. `EHOSTUNREACH`: there is no address, and no such queue pair on this host.
+    fn find_peer(
+        &self,
+        qpn: u32,
+        path: &AddressVector,
+        number: u32,
+    ) -> Result<(Reach, RendezvousRole)> {
+        let Some(route) = &path.route else {
+            let role = role((gid::NONE, qpn), (gid::NONE, number));
+            self.listeners
+                .qps()
+                .in_net(self.device.net_id(), number)
+                .ok_or(EHOSTUNREACH)?;
+            return Ok((Reach::Local, role));
+        };
+        let role = role((route.local, qpn), (route.remote, number));
+        let local = gid::ip_of(&route.local).ok_or(EINVAL)?;
+        let remote = gid::ip_of(&route.remote).ok_or(EINVAL)?;
+        // Both ends must come to the same result.
+        let reach = match (
+            (self.standing)(&route.local),
+            (self.standing)(&route.remote),
+        ) {
+            (Standing::Address, Standing::Address) => Reach::Ip { local, remote },
+            (_, Standing::NameOnly) | (Standing::NameOnly, Standing::Address) => Reach::Local,
+            (Standing::Address, Standing::Foreign) => Reach::Ip { local, remote },
+            (_, Standing::Foreign) | (Standing::Foreign, _) => return Err(EADDRNOTAVAIL),
+        };
+        Ok((reach, role))
+    }
+}
+
 /// Begins to connect a queue pair. Process context; sleeps, but does not wait for the peer.
 ///
-/// `commit` makes the peer known to the queue pair, with the number of the endpoint; when it
-/// returns an error nothing has begun.
+/// `commit` makes the peer known to the queue pair; when it returns an error nothing has begun.
 ///
 /// # Errors
 ///
-/// `ENODEV` when the device goes. `EADDRINUSE`: the port is in use. `EINVAL`: the
+/// `EOPNOTSUPP`: there is no rendezvous. `EADDRNOTAVAIL`: the process is not in the network namespace
+/// of the interface. `ENODEV` when the device goes. `EADDRINUSE`: the port is in use. `EINVAL`: the
 /// connection manager works for the queue pair already. `EACCES`, `EPERM`…: the current process may
-/// not connect or have a socket.
+/// not connect or have a socket. And those of [`Host::find_peer`].
 pub(crate) fn begin(
+    host: &Host<'_>,
     qp: &Arc<Qp>,
-    reach: Reach,
-    role: RendezvousRole,
-    commit: impl FnOnce(Handle) -> Result,
+    peer: &PeerAttributes,
+    commit: &mut dyn FnMut(ConnectorStart) -> Result,
 ) -> Result {
-    let device = qp.device();
+    if params::rendezvous_port() == 0 {
+        return Err(EOPNOTSUPP);
+    }
+    let device = host.device;
+    // What belongs to the network namespace of an interface is for the processes in there.
+    if !Caller::is_in_net(device.net_id()) {
+        return Err(EADDRNOTAVAIL);
+    }
+    let (reach, role) = host.find_peer(qp.qpn().get(), &peer.path, peer.dest_qpn)?;
     if device.going() {
         return Err(ENODEV);
     }
-    let mut resources = Some(Resources::new(device, reach, role)?);
+    let mut resources = Some(Resources::new(host, reach, role)?);
     let listener = resources
         .as_ref()
         .and_then(|resources| resources.share.as_ref())
         .map(|share| share.listener().clone());
     let endpoint = Endpoint::new(device)?;
     endpoint.change_and_leave(|_, ctx| {
-        let begun = || {
+        let mut begun = || {
             let resources = resources.take().ok_or(EINVAL)?;
             let attachment = Attachment::new(qp.clone(), ctx.endpoint)?;
             if let Some(socket) = &resources.socket {
                 socket.install(ctx.endpoint.clone());
             }
-            let rendezvous = KBox::new(Rendezvous::new(attachment, resources), GFP_KERNEL)?;
-            commit(ctx.endpoint.handle())?;
-            Ok(rendezvous)
+            let rendezvous = Rendezvous::new(attachment, resources);
+            let endpoint = RendezvousEndpoint::new(ctx, rendezvous)?;
+            commit(ConnectorStart {
+                reach,
+                role,
+                endpoint: endpoint.clone(),
+            })?;
+            Ok(endpoint)
         };
         begun()
-            .map(Phase::Rendezvous)
+            .map(|endpoint| Phase::Driven(endpoint))
             .map_err(|error| (error, Phase::Over))
     })?;
     // Connection requests that came before the queue pair had a peer.
     if let Some(listener) = listener {
         while let Some(request) = listener.take_parked(qp.qpn().get()) {
-            let _ = receive(listener.net(), request);
+            let _ = dispatch(&listener, request);
         }
     }
     Ok(())
@@ -128,7 +223,8 @@ struct Resources {
 
 impl Resources {
     /// Gathers what a queue pair of that role needs. Process context; sleeps.
-    fn new(device: &Arc<Device>, reach: Reach, role: RendezvousRole) -> Result<Self> {
+    fn new(host: &Host<'_>, reach: Reach, role: RendezvousRole) -> Result<Self> {
+        let device = host.device;
         let net = device.netns().ok_or(ENODEV)?;
         // The loopback addresses of this host are in no VRF.
         let l3mdev = match reach {
@@ -153,7 +249,7 @@ impl Resources {
                 .then(|| OwnerSock::create(&net, family))
                 .transpose()?,
             share: accepts
-                .then(|| device.rendezvous().share(device, l3mdev))
+                .then(|| host.listeners.share(device, l3mdev))
                 .transpose()?,
         })
     }
@@ -185,39 +281,46 @@ enum Dispatch {
     Later(ConnRequest),
 }
 
-/// Hands a connection request to its queue pair in a network namespace. Process context; sleeps.
-fn receive(net: usize, request: ConnRequest) -> Dispatch {
-    let Some(qp) = qp_in(net, request.hello.to) else {
+/// Hands a connection request to its queue pair in the listener's network namespace. Process context;
+/// sleeps.
+fn dispatch(listener: &RendezvousListener, request: ConnRequest) -> Dispatch {
+    let Some(qp) = listener.qp(request.hello.to) else {
         request.refuse();
         return Dispatch::Done;
     };
-    let handle = match qp.expects() {
-        Expects::Endpoint(handle) => handle,
-        Expects::Later => return Dispatch::Later(request),
+    match qp.expects() {
+        Expects::Endpoint(endpoint) => {
+            match endpoint.as_any().downcast_ref::<RendezvousEndpoint>() {
+                Some(endpoint) => endpoint.dispatch(request),
+                None => request.refuse(),
+            }
+            Dispatch::Done
+        }
+        Expects::Later => Dispatch::Later(request),
         Expects::None => {
             request.refuse();
-            return Dispatch::Done;
+            Dispatch::Done
         }
-    };
-    let mut request = Some(request);
-    if let Some(endpoint) = qp.device().cm_state().endpoint(handle) {
-        // Without a device there is no endpoint any more.
-        let _ = endpoint.change_and_leave(|mut phase, ctx| {
-            if let Phase::Rendezvous(rendezvous) = &mut phase {
-                if let Some(request) = request.take() {
-                    rendezvous.handle_request(ctx, request);
-                }
-            }
-            Ok(phase)
-        });
     }
-    if let Some(request) = request {
-        request.refuse();
-    }
-    Dispatch::Done
 }
 
-/// Whether a queue pair has a peer.
-fn is_expecting(net: usize, number: u32) -> bool {
-    qp_in(net, number).is_some_and(|qp| qp.expects() != Expects::Later)
+/// Whether a queue pair has a peer, or will have none.
+fn is_expecting(listener: &RendezvousListener, number: u32) -> bool {
+    listener
+        .qp(number)
+        .is_some_and(|qp| !matches!(qp.expects(), Expects::Later))
+}
+
+#[kunit_tests(rsiw_rendezvous_role)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_two_connects() {
+        let (a, b) = (([1; 16], 9), ([2; 16], 3));
+        assert_eq!(role(a, b), RendezvousRole::Initiator);
+        assert_eq!(role(b, a), RendezvousRole::Responder);
+        assert_eq!(role(a, a), RendezvousRole::Both);
+        assert_eq!(role((a.0, 8), a), RendezvousRole::Initiator);
+    }
 }

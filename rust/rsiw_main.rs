@@ -7,7 +7,9 @@
 use kernel::prelude::*;
 
 mod cm;
+mod driver;
 mod params;
+mod qp;
 mod rendezvous;
 mod stream;
 mod sys;
@@ -89,7 +91,7 @@ module! {
 struct Rsiw {
     /// No device is left behind.
     #[pin]
-    _registration: verbs::Registration,
+    _registration: driver::Registration,
     /// Emptied when nothing can queue work any more.
     _queues: sys::work::Queues,
     /// Given back when nothing sends any more.
@@ -103,7 +105,7 @@ impl kernel::InPlaceModule for Rsiw {
             _: { params::check()? },
             _queues: sys::work::Queues::new()?,
             _pool: sys::pages::Pool::new()?,
-            _registration <- verbs::Registration::new(),
+            _registration <- driver::Registration::new(),
         })
     }
 }

@@ -54,6 +54,7 @@ use kernel::{
 use self::{
     batch::{
         Progress,
+        Served,
         StreamState, //
     },
     tx::{
@@ -77,6 +78,7 @@ pub(crate) use self::{
         EndReason,
         StreamEvent,
         StreamOwner,
+        StreamUser,
         Unfinished, //
     },
 };
@@ -107,7 +109,7 @@ use crate::{
             SoftTimer, //
         }, //
     },
-    verbs::Qp, //
+    verbs::qp_queues::QpQueues, //
 };
 
 /// Bursts that a doorbell, callback or WQ_HIGHPRI work item sends before it leaves the rest to a
@@ -199,7 +201,7 @@ impl_has_soft_timer! {
 }
 
 impl Stream {
-    /// Puts a socket into full operation phase for `qp`.
+    /// Puts a socket into full operation phase for the queue pair of `owner`.
     ///
     /// The start-up frame of this side has been handed to TCP completely. On return the initiator
     /// may send; what already arrived has been worked on. Process context, may sleep.
@@ -209,21 +211,18 @@ impl Stream {
     /// Gives the socket back if memory is missing or the queue pair is not fit to be connected
     /// (any more); nothing has changed then.
     pub(crate) fn start(
-        qp: Arc<Qp>,
+        queues: Arc<QpQueues>,
+        owner: Arc<dyn StreamOwner>,
+        user: Arc<dyn StreamUser>,
         socket: Socket,
         config: Config,
-        owner: Arc<dyn StreamOwner>,
     ) -> Result<Arc<Stream>, (Error, Socket)> {
-        let mirror = config.mirror;
-        let stream = match Self::new(&qp, &socket, config, owner) {
+        let served = Served::new(queues, owner.clone(), user);
+        let stream = match Self::new(served, &socket, config) {
             Ok(stream) => stream,
             Err(error) => return Err((error, socket)),
         };
-        let taken = match mirror {
-            true => qp.set_mirror(stream.clone()),
-            false => qp.set_rts(stream.clone()),
-        };
-        if let Err(error) = taken {
+        if let Err(error) = owner.starting(stream.clone()) {
             return Err((error, socket));
         }
         socket.set_sndbuf_cap(SEND_BUFFER);
@@ -241,14 +240,9 @@ impl Stream {
 
     /// Allocates a stream that does nothing yet. May sleep.
     #[inline(never)]
-    fn new(
-        qp: &Arc<Qp>,
-        socket: &Socket,
-        config: Config,
-        owner: Arc<dyn StreamOwner>,
-    ) -> Result<Arc<Self>> {
+    fn new(served: Served, socket: &Socket, config: Config) -> Result<Arc<Self>> {
         // Not on the stack, where it would lie twice.
-        let state = StreamState::boxed(qp.clone(), owner, config)?;
+        let state = StreamState::boxed(served, config)?;
         Arc::pin_init(
             pin_init!(Self {
                 state: SockCell::new(socket.sock(), KBox::into_inner(state)),
@@ -360,7 +354,7 @@ impl Stream {
                 Some(mut batch) => {
                     let progress = batch.step(locked, receive, bursts);
                     self.doorbells
-                        .progress(batch.qp.sq().fetched(), batch.proto.tx.sent());
+                        .progress(batch.queues.sq().fetched(), batch.proto.tx.sent());
                     progress
                 }
                 None => Progress::Wait,

@@ -1,50 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The device and its objects, as `ib_core` and processes see them (design.md, Rooms, and The two
-//! inputs that lie).
+//! The data-path objects of verbs, as `ib_core` and processes see them (docs/architecture.md).
 //!
-//! - [`device`], [`link`], [`gid`], [`counters`], [`limits`]: the device, one port on an interface
-//! - [`qp`], [`cq`], [`srq`], [`queue`]: queues, and the rings behind them
+//! - [`device`], [`gid`], [`counters`], [`limits`]: the device, one port on an interface
+//! - [`cq`], [`srq`], [`queue`]: queues, and the rings behind them
+//! - [`qp_queues`]: the data path of a queue pair
 //! - [`region`], [`mr`]: registered memory
-//! - [`driver`]: what `ib_core` calls
+//! - [`ids`]: names of objects
 //!
-//! Connections are the business of `cm`, what travels over them that of `stream`; both use the
-//! types re-exported here.
+//! Nothing here knows streams, queue pair states or connections.
 
 pub(crate) mod counters;
 pub(crate) mod cq;
 pub(crate) mod device;
-mod driver;
-mod gid;
+pub(crate) mod gid;
 mod ids;
 pub(crate) mod limits;
-mod link;
-mod mr;
-pub(crate) mod qp;
+pub(crate) mod mr;
+pub(crate) mod qp_queues;
 pub(crate) mod queue;
 pub(crate) mod region;
 pub(crate) mod srq;
 
 pub(crate) use self::{
     device::Device,
-    driver::Rsiw,
     ids::{
         Association,
         PdId,
         Qpn,
         Stag,
         StreamId, //
-    },
-    link::{
-        qp_in,
-        Registration, //
-    },
-    qp::{
-        peer,
-        Attached,
-        DestroyNotify, //
-        Leaving,
-        Qp,
-        QpState,
     },
 };

@@ -39,6 +39,7 @@ use super::{
         result_of,
         Established, //
     },
+    device::CmDevice,
     endpoint::{
         Attachment,
         Next,
@@ -83,8 +84,7 @@ use crate::{
     },
     verbs::{
         counters::Counter,
-        limits::MAX_RD_ATOM,
-        Device, //
+        limits::MAX_RD_ATOM, //
     },
 };
 
@@ -94,12 +94,12 @@ const DECISION_MS: u32 = 120_000;
 
 /// Accepts on behalf of `iw_cm`. Whatever the error, the connection is gone.
 pub(crate) fn accept(
-    device: &Arc<Device>,
+    device: &Arc<CmDevice>,
     connection: Handle,
     call: AcceptCall,
     param: &ConnParam<'_>,
 ) -> Result {
-    let endpoint = device.cm_state().endpoint(connection).ok_or(ECONNRESET)?;
+    let endpoint = device.registry().endpoint(connection).ok_or(ECONNRESET)?;
     endpoint.change(|phase, ctx| match phase {
         Phase::Offered(offered) => offered
             .accept(ctx, call, param)
@@ -110,8 +110,8 @@ pub(crate) fn accept(
 }
 
 /// Refuses on behalf of `iw_cm`.
-pub(crate) fn reject(device: &Arc<Device>, connection: Handle, private_data: &[u8]) -> Result {
-    let Some(endpoint) = device.cm_state().endpoint(connection) else {
+pub(crate) fn reject(device: &Arc<CmDevice>, connection: Handle, private_data: &[u8]) -> Result {
+    let Some(endpoint) = device.registry().endpoint(connection) else {
         // The peer was faster.
         return Ok(());
     };
@@ -292,7 +292,7 @@ impl Agreement {
         let agreed = &self.agreed;
         let config = stream_config(agreed, Role::Responder { rtr: agreed.rtr });
         qp.qp().set_depths(agreed.ird, agreed.ord);
-        match Stream::start(qp.qp().clone(), socket, config, qp.owner()) {
+        match qp.qp().start_stream(socket, config, qp.user()) {
             Ok(stream) => {
                 ctx.started(&stream);
                 ctx.timer.set(params::mpa_request_timeout_ms());

@@ -33,6 +33,7 @@ use kernel::{
 use self::plan::Plan;
 use super::{
     connected::Established,
+    device::CmDevice,
     endpoint::{
         Attachment,
         Endpoint,
@@ -50,10 +51,7 @@ use super::{
 };
 use crate::{
     params,
-    stream::{
-        Role,
-        Stream, //
-    },
+    stream::Role,
     sys::{
         errno::{
             EADDRNOTAVAIL,
@@ -78,8 +76,7 @@ use crate::{
         },
     },
     verbs::{
-        counters::Counter,
-        Device, //
+        counters::Counter, //
     },
 };
 
@@ -89,7 +86,7 @@ use crate::{
 ///
 /// `ENETDOWN` when the device goes, of which kernel users are told one by one, or the address has.
 /// `EINVAL`: no such queue pair, too much private data.
-pub(crate) fn connect(device: &Arc<Device>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
+pub(crate) fn connect(device: &Arc<CmDevice>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
     begin(device, call, param).map_err(|error| match error {
         // Any step may be the one that finds it gone. NFS passes these two to the program that writes.
         ENODEV | EADDRNOTAVAIL => ENETDOWN,
@@ -98,7 +95,7 @@ pub(crate) fn connect(device: &Arc<Device>, call: ConnectCall, param: &ConnParam
 }
 
 /// As [`connect`], but says which of the things that it needs has gone.
-fn begin(device: &Arc<Device>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
+fn begin(device: &Arc<CmDevice>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
     if device.going() {
         return Err(ENODEV);
     }
@@ -360,7 +357,7 @@ impl Attempt {
             },
         );
         qp.qp().set_depths(agreed.ird, agreed.ord);
-        match Stream::start(qp.qp().clone(), socket, config, qp.owner()) {
+        match qp.qp().start_stream(socket, config, qp.user()) {
             Ok(stream) => {
                 ctx.started(&stream);
                 ctx.timer.clear();

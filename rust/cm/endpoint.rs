@@ -47,11 +47,11 @@ use super::{
     },
     connect::Initiator,
     connected::Established,
+    device::CmDevice,
     registry::Member,
     timer::Timer, //
 };
 use crate::{
-    rendezvous::Rendezvous,
     stream::{
         EndReason,
         Stream, //
@@ -64,7 +64,6 @@ use crate::{
         },
         work, //
     },
-    verbs::Device, //
 };
 
 /// Milliseconds until something is tried again that `iw_cm` had no room for.
@@ -76,7 +75,7 @@ const RETRY_MS: u32 = 20;
 /// | --- | --- | --- |
 /// | New | `connect` | Initiator |
 /// | New | connection accepted from TCP | HalfOpen |
-/// | New | RTR with a named peer | Rendezvous |
+/// | New | RTR with a named peer | Driven |
 /// | Initiator | Reply, stream started | Established |
 /// | Initiator | revision 2 not known to the peer | Initiator, with revision 1 |
 /// | Initiator | failure, time-out | Over |
@@ -87,7 +86,7 @@ const RETRY_MS: u32 = 20;
 /// | Replying | stream ready | Established |
 /// | Replying | failure, time-out | Over |
 /// | Established | stream ended | Over |
-/// | Rendezvous | stream ended, given up | Over |
+/// | Driven | stream ended, given up | Over |
 /// | Over | a stream still has its socket | Lingering |
 /// | Lingering | streams released | Over |
 pub(crate) enum Phase {
@@ -103,11 +102,27 @@ pub(crate) enum Phase {
     Replying(Replying),
     /// The stream runs, and `iw_cm` knows.
     Established(Established),
-    /// A queue pair that connects without rdma_cm.
-    Rendezvous(KBox<Rendezvous>),
+    /// Driven by another room: a rendezvous.
+    Driven(Arc<dyn Driven>),
     /// Ended, but a stream has not released its socket.
     Lingering(Streams),
     /// Ended.
+    Over,
+}
+
+/// A connection that another room drives in an endpoint.
+pub(crate) trait Driven: Send + Sync {
+    /// Goes on as far as possible without waiting. Under the endpoint's lock.
+    fn step(&self, ctx: &mut StepContext<'_>) -> DrivenStep;
+}
+
+/// What a step of a driven connection leads to.
+pub(crate) enum DrivenStep {
+    /// The next step can be made now.
+    Go,
+    /// A note has to come first, or the end of a time.
+    Wait,
+    /// The end.
     Over,
 }
 
@@ -143,7 +158,7 @@ pub(crate) struct StepContext<'a> {
     /// The endpoint.
     pub(crate) endpoint: &'a Arc<Endpoint>,
     /// Its device.
-    pub(crate) device: &'a Arc<Device>,
+    pub(crate) device: &'a Arc<CmDevice>,
     /// The limit of time of its phase.
     pub(crate) timer: &'a mut Timer,
     /// Its streams, from their start.
@@ -168,7 +183,7 @@ struct Inner {
     /// The streams that were started.
     streams: Streams,
     /// The device, until the end.
-    device: Option<Arc<Device>>,
+    device: Option<Arc<CmDevice>>,
 }
 
 /// A connection.
@@ -223,8 +238,8 @@ impl Endpoint {
     /// Makes an endpoint and has the device know it. It holds the device until its end.
     ///
     /// `ENODEV` once the device goes.
-    pub(crate) fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
-        device.cm_state().admit(|handle| {
+    pub(crate) fn new(device: &Arc<CmDevice>) -> Result<Arc<Self>> {
+        device.registry().admit(|handle| {
             let endpoint = Arc::pin_init(
                 pin_init!(Self {
                     handle,
@@ -337,7 +352,7 @@ impl Endpoint {
             inner.timer.clear();
             work::cancel_delayed::<_, { Self::WAKE }>(self);
             inner.device = None;
-            device.cm_state().leave(self.handle);
+            device.registry().leave(self.handle);
         } else if retry {
             self.wake_after(msecs_to_jiffies(RETRY_MS));
         } else if let Some(delay) = inner.timer.wake(fired) {
@@ -410,7 +425,11 @@ impl Phase {
             Self::Offered(offered) => offered.step(ctx),
             Self::Replying(accepting) => accepting.step(ctx),
             Self::Established(connected) => connected.step(ctx),
-            Self::Rendezvous(rendezvous) => rendezvous.step(ctx),
+            Self::Driven(driven) => match driven.step(ctx) {
+                DrivenStep::Go => Next::Go(Self::Driven(driven)),
+                DrivenStep::Wait => Next::Wait(Self::Driven(driven)),
+                DrivenStep::Over => Next::Wait(Self::Over),
+            },
             Self::Lingering(streams) => linger(streams, ctx),
             Self::Over => Next::Wait(Self::Over),
         }

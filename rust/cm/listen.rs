@@ -29,6 +29,7 @@ use kernel::{
 
 use super::{
     accept::HalfOpen,
+    device::CmDevice,
     endpoint::{
         Endpoint,
         Phase, //
@@ -44,6 +45,10 @@ use super::{
     registry::Member, //
 };
 use crate::{
+    qp::{
+        DestroyNotify,
+        Qp, //
+    },
     sys::{
         errno::ECONNABORTED,
         iwcm::{
@@ -62,11 +67,6 @@ use crate::{
         trace,
         work, //
     },
-    verbs::{
-        DestroyNotify, //
-        Device,
-        Qp,
-    }, //
 };
 
 /// Milliseconds before which a half-open connection is not evicted.
@@ -86,7 +86,7 @@ struct Open {
     /// Holds requests back when the user closes connections.
     svcrdma_close: SvcrdmaClose,
     /// The device.
-    device: Arc<Device>,
+    device: Arc<CmDevice>,
 }
 
 /// A listener.
@@ -171,19 +171,19 @@ impl Listener {
     const ACCEPT: u64 = 0;
 
     /// Begins to listen on behalf of `iw_cm`.
-    pub(crate) fn start(device: &Arc<Device>, call: ListenCall, backlog: u32) -> Result<Handle> {
+    pub(crate) fn start(device: &Arc<CmDevice>, call: ListenCall, backlog: u32) -> Result<Handle> {
         let port = call.local().port();
         Self::open(device, call, backlog)
             .inspect_err(|error| trace::listen_failed(device.ifindex(), port, error.to_errno()))
     }
 
     /// As [`start`](Self::start).
-    fn open(device: &Arc<Device>, call: ListenCall, backlog: u32) -> Result<Handle> {
+    fn open(device: &Arc<CmDevice>, call: ListenCall, backlog: u32) -> Result<Handle> {
         if device.going() {
             return Err(ENODEV);
         }
         let socket = Self::socket(device, &call)?;
-        let listener = device.cm_state().admit(|handle| {
+        let listener = device.registry().admit(|handle| {
             let listener = Arc::pin_init(
                 pin_init!(Self {
                     handle,
@@ -198,7 +198,7 @@ impl Listener {
         let backlog = backlog.clamp(MIN_BACKLOG, MAX_BACKLOG);
         if let Err(error) = socket.listen(backlog, listener.clone()) {
             drop(open);
-            device.cm_state().leave(listener.handle);
+            device.registry().leave(listener.handle);
             return Err(error);
         }
         *open = Some(Open {
@@ -215,7 +215,7 @@ impl Listener {
     ///
     /// On any address, or on that of the host itself, devices listen side by side: each for its
     /// interface.
-    fn socket(device: &Arc<Device>, call: &ListenCall) -> Result<ListenSocket> {
+    fn socket(device: &Arc<CmDevice>, call: &ListenCall) -> Result<ListenSocket> {
         let local = call.local();
         let socket = ListenSocket::create(&device.netns().ok_or(ENODEV)?, Family::of(local))?;
         socket.set_reuse();
@@ -254,7 +254,7 @@ impl Listener {
         for endpoint in half_open.iter() {
             endpoint.abort();
         }
-        device.cm_state().leave(self.handle);
+        device.registry().leave(self.handle);
     }
 
     /// Adds an endpoint to the backlog. There is room: only the work item adds.

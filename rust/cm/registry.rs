@@ -25,13 +25,11 @@ use super::{
         Bucket,
         Rate, //
     },
+    device::CmDevice,
     endpoint::Endpoint,
     listen::Listener, //
 };
-use crate::{
-    sys::iwcm::Handle,
-    verbs::Device, //
-};
+use crate::sys::iwcm::Handle;
 
 /// How often a device begins a rendezvous attempt.
 const ATTEMPTS: Rate = Rate::new::<1_000, 1_000>();
@@ -60,7 +58,7 @@ impl Member {
 }
 
 /// What the lock protects.
-struct Registry {
+struct Inner {
     /// The members.
     members: RBTree<Handle, Member>,
     /// The last number given out.
@@ -95,28 +93,28 @@ impl Attempts {
 
 /// A rendezvous attempt: from the start of TCP's connection to that of the stream, or until it has
 /// failed.
-pub(crate) struct Attempt(Arc<Device>);
+pub(crate) struct Attempt(Arc<CmDevice>);
 
 impl Attempt {
     /// Begins one if the device's limits allow it. Process context, sleeps.
-    pub(crate) fn begin(device: &Arc<Device>) -> Option<Self> {
-        let begins = device.cm_state().attempts.lock().try_begin(&ATTEMPTS);
+    pub(crate) fn begin(device: &Arc<CmDevice>) -> Option<Self> {
+        let begins = device.registry().attempts.lock().try_begin(&ATTEMPTS);
         begins.then(|| Self(device.clone()))
     }
 }
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        self.0.cm_state().attempts.lock().over();
+        self.0.registry().attempts.lock().over();
     }
 }
 
-/// What the connection manager keeps for a device.
+/// The registry of a device.
 #[pin_data]
-pub(crate) struct DeviceState {
+pub(crate) struct Registry {
     /// The members.
     #[pin]
-    registry: Mutex<Registry>,
+    inner: Mutex<Inner>,
     /// There are no members left.
     #[pin]
     empty: CondVar,
@@ -125,12 +123,12 @@ pub(crate) struct DeviceState {
     attempts: Mutex<Attempts>,
 }
 
-impl DeviceState {
+impl Registry {
     /// A device without connections.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            registry <- new_mutex!(
-                Registry {
+            inner <- new_mutex!(
+                Inner {
                     members: RBTree::new(),
                     last: 0,
                     closed: false,
@@ -151,7 +149,7 @@ impl DeviceState {
     /// Lets nobody new in, and has all members end; does not wait for that. Process context,
     /// sleeps.
     pub(crate) fn abort_all(&self) {
-        self.registry.lock().closed = true;
+        self.inner.lock().closed = true;
         // Members may leave at any time, and want the lock for that.
         let mut after = None;
         while let Some((handle, member)) = self.next(after) {
@@ -164,7 +162,7 @@ impl DeviceState {
     /// device. Process context, sleeps; not from the process work queue.
     pub(crate) fn shut_down(&self) {
         self.abort_all();
-        let mut registry = self.registry.lock();
+        let mut registry = self.inner.lock();
         while !registry.members.is_empty() {
             self.empty.wait(&mut registry);
         }
@@ -172,7 +170,7 @@ impl DeviceState {
 
     /// The member behind `after`.
     fn next(&self, after: Option<Handle>) -> Option<(Handle, Member)> {
-        let registry = self.registry.lock();
+        let registry = self.inner.lock();
         let Some(after) = after else {
             let cursor = registry.members.cursor_front()?;
             let (handle, member) = cursor.current();
@@ -194,12 +192,12 @@ impl DeviceState {
     pub(crate) fn admit<T>(&self, make: impl FnOnce(Handle) -> Result<(Member, T)>) -> Result<T> {
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let handle = {
-            let mut registry = self.registry.lock();
+            let mut registry = self.inner.lock();
             registry.last = registry.last.checked_add(1).ok_or(ENOSPC)?;
             Handle::new(registry.last).ok_or(EINVAL)?
         };
         let (member, result) = make(handle)?;
-        let mut registry = self.registry.lock();
+        let mut registry = self.inner.lock();
         if registry.closed {
             return Err(ENODEV);
         }
@@ -209,7 +207,7 @@ impl DeviceState {
 
     /// The connection of that number.
     pub(crate) fn endpoint(&self, handle: Handle) -> Option<Arc<Endpoint>> {
-        match self.registry.lock().members.get(&handle) {
+        match self.inner.lock().members.get(&handle) {
             Some(Member::Endpoint(endpoint)) => Some(endpoint.clone()),
             _ => None,
         }
@@ -217,7 +215,7 @@ impl DeviceState {
 
     /// The listener of that number.
     pub(crate) fn listener(&self, handle: Handle) -> Option<Arc<Listener>> {
-        match self.registry.lock().members.get(&handle) {
+        match self.inner.lock().members.get(&handle) {
             Some(Member::Listener(listener)) => Some(listener.clone()),
             _ => None,
         }
@@ -226,7 +224,7 @@ impl DeviceState {
     /// Lets a member go. Process context, sleeps.
     pub(crate) fn leave(&self, handle: Handle) {
         let (member, empty) = {
-            let mut registry = self.registry.lock();
+            let mut registry = self.inner.lock();
             let member = registry.members.remove(&handle);
             (member, registry.members.is_empty())
         };
@@ -273,7 +271,7 @@ mod tests {
 
     #[test]
     fn numbers_are_new_each_time() -> Result {
-        let state = Arc::pin_init(DeviceState::new(), GFP_KERNEL)?;
+        let state = Arc::pin_init(Registry::new(), GFP_KERNEL)?;
         let mut numbers = KVec::new();
         for _ in 0..3 {
             // Nobody gets in, but the number is used up.

@@ -15,13 +15,19 @@
 mod initiator;
 mod responder;
 
+use core::any::Any;
+
 use iwarp_wire::mpa::{
     negotiate::Parameters,
     startup::FrameKind, //
 };
 use kernel::{
+    new_mutex,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
 };
 
 use super::{
@@ -33,8 +39,8 @@ use crate::{
     cm::{
         endpoint::{
             Attachment,
-            Next,
-            Phase,
+            Driven,
+            DrivenStep,
             StepContext, //
         },
         mpa_frame::{
@@ -42,7 +48,13 @@ use crate::{
             FrameWriter, //
         },
         registry::Attempt,
-        timer::Limit, //
+        timer::Limit,
+        CmDevice, //
+    },
+    qp::peer::{
+        PeerEndpoint,
+        RendezvousRole,
+        Terms, //
     },
     stream::{
         Close,
@@ -50,19 +62,14 @@ use crate::{
         Stream, //
     },
     sys::{
+        iwcm::Handle,
         random,
         socket::{
             Socket,
             TcpState, //
         }, //
     },
-    verbs::{
-        counters::Counter,
-        peer::{
-            RendezvousRole,
-            Terms, //
-        },
-    },
+    verbs::counters::Counter, //
 };
 
 /// Milliseconds that an initiator waits for its own packet sequence number, which usually follows
@@ -143,16 +150,6 @@ enum Mirror {
     Answered(PendingReply),
 }
 
-/// What a step leads to.
-enum StepResult {
-    /// The next step can be made now.
-    Go,
-    /// A note has to come first, or the end of a time.
-    Wait,
-    /// The end.
-    Over,
-}
-
 /// What a stage leads to.
 enum Outcome {
     /// The next stage can go on now.
@@ -163,6 +160,75 @@ enum Outcome {
     Retry,
     /// There will be no connection.
     Fail,
+}
+
+/// The endpoint of a rendezvous, as the connection manager and the queue pair know it.
+#[pin_data]
+pub(super) struct RendezvousEndpoint {
+    /// The device.
+    device: Arc<CmDevice>,
+    /// The number of the connection manager's endpoint.
+    handle: Handle,
+    /// The rendezvous, until its end. Locked under the endpoint's lock.
+    #[pin]
+    rendezvous: Mutex<Option<Rendezvous>>,
+}
+
+impl RendezvousEndpoint {
+    /// The endpoint of a rendezvous that begins. May sleep.
+    pub(super) fn new(ctx: &StepContext<'_>, rendezvous: Rendezvous) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                device: ctx.device.clone(),
+                handle: ctx.endpoint.handle(),
+                rendezvous <- new_mutex!(Some(rendezvous), "rsiw_rendezvous"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Hands a connection request to the rendezvous, or refuses it. Process context; sleeps.
+    pub(super) fn dispatch(&self, request: ConnRequest) {
+        let mut request = Some(request);
+        if let Some(endpoint) = self.device.registry().endpoint(self.handle) {
+            // Without a device there is no endpoint any more.
+            let _ = endpoint.change_and_leave(|phase, ctx| {
+                if let Some(rendezvous) = (*self.rendezvous.lock()).as_mut() {
+                    if let Some(request) = request.take() {
+                        rendezvous.handle_request(ctx, request);
+                    }
+                }
+                Ok(phase)
+            });
+        }
+        if let Some(request) = request {
+            request.refuse();
+        }
+    }
+}
+
+impl PeerEndpoint for RendezvousEndpoint {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Driven for RendezvousEndpoint {
+    #[inline(never)]
+    fn step(&self, ctx: &mut StepContext<'_>) -> DrivenStep {
+        let mut guard = self.rendezvous.lock();
+        let Some(rendezvous) = (*guard).as_mut() else {
+            return DrivenStep::Over;
+        };
+        let step = rendezvous.advance(ctx);
+        if let DrivenStep::Over = step {
+            rendezvous.abort();
+            let ended = (*guard).take();
+            drop(guard);
+            drop(ended);
+        }
+        step
+    }
 }
 
 /// A rendezvous.
@@ -203,29 +269,19 @@ impl Rendezvous {
         }
     }
 
-    /// Goes on as far as possible without waiting.
-    #[inline(never)]
-    pub(crate) fn step(mut self: KBox<Self>, ctx: &mut StepContext<'_>) -> Next {
-        match self.advance(ctx) {
-            StepResult::Go => Next::Go(Phase::Rendezvous(self)),
-            StepResult::Wait => Next::Wait(Phase::Rendezvous(self)),
-            StepResult::Over => {
-                let accepted = self.stage.as_ref().and_then(Stage::socket);
-                for socket in [accepted, self.resources.socket.as_ref()]
-                    .into_iter()
-                    .flatten()
-                {
-                    socket.set_linger_abort();
-                }
-                Next::Wait(Phase::Over)
-            }
+    /// Ends by a reset.
+    fn abort(&self) {
+        let accepted = self.stage.as_ref().and_then(Stage::socket);
+        let own = self.resources.socket.as_ref();
+        for socket in [accepted, own].into_iter().flatten() {
+            socket.set_linger_abort();
         }
     }
 
     /// Makes a step.
-    fn advance(&mut self, ctx: &mut StepContext<'_>) -> StepResult {
+    fn advance(&mut self, ctx: &mut StepContext<'_>) -> DrivenStep {
         let Some(terms) = self.qp.qp().terms() else {
-            return StepResult::Over;
+            return DrivenStep::Over;
         };
         let notes = ctx.notes;
         self.advance_mirror(ctx, &terms);
@@ -238,22 +294,22 @@ impl Rendezvous {
                     Some(_) if self.qp.qp().was_left() => {
                         self.stage = Some(Stage::Left(Limit::new(LEFT_MS)));
                     }
-                    Some(_) => return StepResult::Over,
+                    Some(_) => return DrivenStep::Over,
                 }
             }
             Some(_) => {}
         }
         if notes.quit {
             self.qp.qp().fail();
-            return StepResult::Over;
+            return DrivenStep::Over;
         }
         if let Some(Stage::Left(limit)) = &self.stage {
             if limit.is_over() {
                 self.qp.qp().left_behind();
-                return StepResult::Over;
+                return DrivenStep::Over;
             }
             ctx.timer.set(limit.remaining());
-            return StepResult::Wait;
+            return DrivenStep::Wait;
         }
         if terms.work_waits && self.patience.is_none() {
             self.patience = terms.patience_ms.map(Limit::new);
@@ -262,21 +318,21 @@ impl Rendezvous {
             return self.fail(ctx);
         }
         let Some(stage) = self.stage.take() else {
-            return StepResult::Over;
+            return DrivenStep::Over;
         };
         match self.go_on(ctx, &terms, stage) {
             Outcome::Go(stage) => {
                 self.stage = Some(stage);
-                StepResult::Go
+                DrivenStep::Go
             }
             Outcome::Wait(stage) => {
                 self.set_timer(ctx, &stage);
                 self.stage = Some(stage);
-                StepResult::Wait
+                DrivenStep::Wait
             }
             Outcome::Retry => {
                 self.stage = Some(self.again(&terms));
-                StepResult::Go
+                DrivenStep::Go
             }
             Outcome::Fail => self.fail(ctx),
         }
@@ -288,7 +344,7 @@ impl Rendezvous {
         ctx: &mut StepContext<'_>,
         terms: &Terms,
         stream: &Arc<Stream>,
-    ) -> StepResult {
+    ) -> DrivenStep {
         if ctx.notes.quit && !self.closing {
             self.closing = true;
             stream.close(Close::Abort);
@@ -299,7 +355,7 @@ impl Rendezvous {
             stream.set_patience(terms.patience_ms.unwrap_or(0), terms.waits_for_receives);
         }
         ctx.timer.clear();
-        StepResult::Wait
+        DrivenStep::Wait
     }
 
     /// Sees to it that the endpoint wakes when a time is over.
@@ -329,10 +385,10 @@ impl Rendezvous {
     }
 
     /// There will be no connection.
-    fn fail(&self, ctx: &mut StepContext<'_>) -> StepResult {
+    fn fail(&self, ctx: &mut StepContext<'_>) -> DrivenStep {
         ctx.device.counters().add(Counter::Rejects, 1);
         self.qp.qp().give_up();
-        StepResult::Over
+        DrivenStep::Over
     }
 
     /// Goes on at a stage before the stream.
@@ -396,14 +452,14 @@ impl Rendezvous {
         config: Config,
         claim: u32,
     ) -> Outcome {
-        let owner = match config.mirror {
-            true => self.qp.mirror_owner(),
-            false => Ok(self.qp.owner()),
+        let user = match config.mirror {
+            true => self.qp.mirror_user(),
+            false => Ok(self.qp.user()),
         };
-        let Ok(owner) = owner else {
+        let Ok(user) = user else {
             return Outcome::Fail;
         };
-        match Stream::start(self.qp.qp().clone(), socket, config, owner) {
+        match self.qp.qp().start_stream(socket, config, user) {
             Ok(stream) => {
                 ctx.started(&stream);
                 self.qp.qp().rendezvous_connected(claim);

@@ -49,9 +49,14 @@ use crate::{
             HalfOpenBacklog,
             MAX_BACKLOG,
             RETRY_MS, //
-        }, //
+        },
+        CmDevice, //
     },
     params,
+    qp::{
+        table::QpTable,
+        Qp, //
+    },
     sys::{
         errno::EAFNOSUPPORT,
         net::{
@@ -69,7 +74,6 @@ use crate::{
         },
         work, //
     },
-    verbs::Device, //
 };
 
 /// Milliseconds before which a pending connection is not evicted.
@@ -92,14 +96,25 @@ pub(crate) struct RendezvousListeners {
     /// The listeners that are open.
     #[pin]
     open: Mutex<KVec<Shared>>,
+    /// Queue pairs by number.
+    qps: Arc<QpTable>,
 }
 
 impl RendezvousListeners {
-    /// None.
-    pub(crate) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
-            open <- new_mutex!(KVec::new(), "rsiw_rendezvous_listeners"),
-        })
+    /// None. Process context; sleeps.
+    pub(crate) fn new(qps: Arc<QpTable>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                open <- new_mutex!(KVec::new(), "rsiw_rendezvous_listeners"),
+                qps,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Queue pairs by number.
+    pub(super) fn qps(&self) -> &QpTable {
+        &self.qps
     }
 
     /// Gives a responder a share of the listener of its device's network namespace and L3 master
@@ -108,14 +123,14 @@ impl RendezvousListeners {
     /// # Errors
     ///
     /// `EADDRINUSE`: the port is in use. `ENODEV` when the device goes.
-    pub(super) fn share(&self, device: &Arc<Device>, l3mdev: u32) -> Result<ListenerShare> {
+    pub(super) fn share(self: &Arc<Self>, device: &CmDevice, l3mdev: u32) -> Result<ListenerShare> {
         let net = device.net_id();
         let mut open = self.open.lock();
         if device.going() {
             return Err(ENODEV);
         }
         let share = |listener: &Arc<RendezvousListener>| ListenerShare {
-            device: device.clone(),
+            listeners: self.clone(),
             listener: listener.clone(),
         };
         if let Some(shared) = open
@@ -126,7 +141,12 @@ impl RendezvousListeners {
             return Ok(share(&shared.listener));
         }
         open.reserve(1, GFP_KERNEL)?;
-        let listener = RendezvousListener::open(net, l3mdev, &device.netns().ok_or(ENODEV)?)?;
+        let listener = RendezvousListener::open(
+            net,
+            l3mdev,
+            &device.netns().ok_or(ENODEV)?,
+            self.qps.clone(),
+        )?;
         let result = share(&listener);
         // There is room.
         open.push(Shared { users: 1, listener }, GFP_KERNEL)?;
@@ -156,8 +176,8 @@ impl RendezvousListeners {
 
 /// A responder's share of a listener. Dropped in process context, not under a listener's locks.
 pub(super) struct ListenerShare {
-    /// Its device.
-    device: Arc<Device>,
+    /// All listeners.
+    listeners: Arc<RendezvousListeners>,
     /// The listener.
     listener: Arc<RendezvousListener>,
 }
@@ -171,7 +191,7 @@ impl ListenerShare {
 
 impl Drop for ListenerShare {
     fn drop(&mut self) {
-        self.device.rendezvous().leave(&self.listener);
+        self.listeners.leave(&self.listener);
     }
 }
 
@@ -190,6 +210,8 @@ pub(crate) struct RendezvousListener {
     net: usize,
     /// The index of the L3 master device; 0: none.
     l3mdev: u32,
+    /// Queue pairs by number.
+    qps: Arc<QpTable>,
     /// Wrong guesses, by peer.
     #[pin]
     guesses: Mutex<PeerBudgets>,
@@ -292,13 +314,14 @@ impl RendezvousListener {
     const SWEEP: u64 = 1;
 
     /// Opens the listener of a network namespace.
-    fn open(net: usize, l3mdev: u32, netns: &NetNs) -> Result<Arc<Self>> {
+    fn open(net: usize, l3mdev: u32, netns: &NetNs, qps: Arc<QpTable>) -> Result<Arc<Self>> {
         let socket = Self::socket(netns, l3mdev)?;
         let guesses = PeerBudgets::new(GUESSES)?;
         let listener = Arc::pin_init(
             pin_init!(Self {
                 net,
                 l3mdev,
+                qps,
                 guesses <- new_mutex!(guesses, "rsiw_rendezvous_guesses"),
                 pending <- new_mutex!(None, "rsiw_rendezvous_listener"),
                 dispatching <- new_mutex!((), "rsiw_rendezvous_dispatching"),
@@ -357,9 +380,9 @@ impl RendezvousListener {
         drop(self.dispatching.lock());
     }
 
-    /// The number of the network namespace.
-    pub(super) fn net(&self) -> usize {
-        self.net
+    /// The queue pair of that number in the network namespace. Process context.
+    pub(super) fn qp(&self, number: u32) -> Option<Arc<Qp>> {
+        self.qps.in_net(self.net, number)
     }
 
     /// Whether it is the one of that network namespace and L3 master device.

@@ -174,16 +174,15 @@ impl PendingConn {
     #[inline(never)]
     fn dispatch(self: &Arc<Self>, request: ConnRequest) {
         let number = request.hello.to;
-        let net = self.listener.net();
-        match super::receive(net, request) {
+        match super::dispatch(&self.listener, request) {
             Dispatch::Done => {}
             Dispatch::Later(request) => {
                 if self.listener.park(self, request).is_ok() {
                     // The queue pair may have got its peer meanwhile, and have looked for parked
                     // requests before this one was.
-                    if super::is_expecting(net, number) {
+                    if super::is_expecting(&self.listener, number) {
                         if let Some(request) = self.listener.take_parked(number) {
-                            let _ = super::receive(net, request);
+                            let _ = super::dispatch(&self.listener, request);
                         }
                     }
                     return;

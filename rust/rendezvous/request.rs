@@ -30,13 +30,13 @@ use crate::{
         },
     },
     params,
+    qp::peer::{
+        Reach,
+        Terms, //
+    },
     sys::socket::Socket,
     verbs::{
         limits::MAX_RD_ATOM,
-        peer::{
-            Reach,
-            Terms, //
-        },
         Qpn, //
     },
 };
@@ -210,7 +210,7 @@ mod tests {
 
     const TERMS: Terms = Terms {
         reach: Reach::Local,
-        role: crate::verbs::peer::RendezvousRole::Responder,
+        role: crate::qp::peer::RendezvousRole::Responder,
         remote: 11,
         remote_psn: 1111,
         local_psn: Some(2222),

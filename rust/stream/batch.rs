@@ -30,6 +30,7 @@ use super::{
     Role,
     StreamEvent, //
     StreamOwner,
+    StreamUser,
 };
 use crate::{
     sys::socket::Locked,
@@ -39,7 +40,7 @@ use crate::{
             Counters, //
         },
         cq::Completion,
-        Qp, //
+        qp_queues::QpQueues, //
     }, //
 };
 
@@ -120,10 +121,27 @@ pub(super) enum Progress {
 
 /// The queue pair and the owner, until the socket is released.
 pub(super) struct Served {
-    /// The queue pair this stream serves.
-    qp: Arc<Qp>,
-    /// The user that started the stream.
+    /// The data path of the queue pair.
+    queues: Arc<QpQueues>,
+    /// The queue pair.
     owner: Arc<dyn StreamOwner>,
+    /// The user that started the stream.
+    user: Arc<dyn StreamUser>,
+}
+
+impl Served {
+    /// The queue pair, by its data path and as the owner, and the user.
+    pub(super) fn new(
+        queues: Arc<QpQueues>,
+        owner: Arc<dyn StreamOwner>,
+        user: Arc<dyn StreamUser>,
+    ) -> Self {
+        Self {
+            queues,
+            owner,
+            user,
+        }
+    }
 }
 
 /// All that belongs to the holder of the socket.
@@ -225,15 +243,11 @@ const FRAGMENT_MS: u32 = 100;
 impl StreamState {
     /// Prepares a stream. May sleep.
     #[inline(never)]
-    pub(super) fn boxed(
-        qp: Arc<Qp>,
-        owner: Arc<dyn StreamOwner>,
-        config: Config,
-    ) -> Result<KBox<Self>> {
+    pub(super) fn boxed(served: Served, config: Config) -> Result<KBox<Self>> {
         let proto = Proto {
             phase: StreamPhase::Starting,
             mirror: config.mirror,
-            sent: SentQueue::new(qp.sq().depth() as usize)?,
+            sent: SentQueue::new(served.queues.sq().depth() as usize)?,
             tx: Tx::new(&config)?,
             siw_takeover: match config.role {
                 Role::Initiator { .. } => SiwTakeover::new(!config.initial.is_empty()),
@@ -250,7 +264,7 @@ impl StreamState {
             patience: Patience::default(),
             tally: Tally::default(),
         };
-        let link = Some(Served { qp, owner });
+        let link = Some(served);
         Ok(KBox::new(Self { link, proto }, GFP_KERNEL)?)
     }
 
@@ -266,12 +280,13 @@ impl StreamState {
         if self.proto.phase == StreamPhase::Starting {
             return None;
         }
-        let Served { qp, owner } = self.link.as_ref()?;
+        let served = self.link.as_ref()?;
         Some(Batch {
-            qp,
-            owner: &**owner,
+            queues: &served.queues,
+            owner: &*served.owner,
+            user: &*served.user,
             proto: &mut self.proto,
-            mrs: MrCache::new(qp),
+            mrs: MrCache::new(&served.queues),
         })
     }
 
@@ -327,10 +342,12 @@ impl StreamState {
 
 /// One batch of work of the holder of the socket. BH is off while it lives.
 pub(super) struct Batch<'a> {
-    /// The queue pair.
-    pub(super) qp: &'a Arc<Qp>,
-    /// The user, which is told of events.
+    /// The data path of the queue pair.
+    pub(super) queues: &'a QpQueues,
+    /// The queue pair, which is told of the end.
     pub(super) owner: &'a dyn StreamOwner,
+    /// The user, which is told of events.
+    pub(super) user: &'a dyn StreamUser,
     /// The protocol state.
     pub(super) proto: &'a mut Proto,
     /// The memory in use.
@@ -374,7 +391,7 @@ impl Batch<'_> {
             self.ack(locked, 0);
         }
         self.have_memory_looked_at();
-        self.proto.tally.report(self.qp.device().counters());
+        self.proto.tally.report(self.queues.counters());
         progress
     }
 
@@ -465,7 +482,7 @@ impl Batch<'_> {
 
     /// Adds to the counter of something rare.
     pub(super) fn add(&self, counter: Counter, n: u64) {
-        self.qp.device().counters().add(counter, n);
+        self.queues.counters().add(counter, n);
     }
 
     /// Reports the oldest work requests, as far as TCP has taken them.
@@ -476,7 +493,7 @@ impl Batch<'_> {
             if !entry.signaled {
                 continue;
             }
-            self.qp.complete_send(&Completion {
+            let room = self.queues.complete_send(&Completion {
                 id: entry.id,
                 opcode: entry.opcode,
                 status: entry.status,
@@ -484,11 +501,14 @@ impl Batch<'_> {
                 invalidated: None,
                 solicited: false,
             });
+            if !room {
+                self.owner.overflowed();
+            }
         }
     }
 
     /// Tells the owner.
     pub(super) fn tell(&self, event: StreamEvent) {
-        self.owner.stream_event(event);
+        self.user.stream_event(event);
     }
 }

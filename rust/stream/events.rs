@@ -2,15 +2,22 @@
 
 //! Events of a stream, and the work requests that its end leaves.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
-use super::tx::inflight::SentQueue;
-use crate::verbs::{
-    cq::{
+use super::{
+    tx::inflight::SentQueue,
+    Close,
+    Stream, //
+};
+use crate::{
+    sys::ib::event::QpEvent,
+    verbs::cq::{
         WcOpcode,
         WcStatus, //
-    },
-    qp::QpEvent, //
+    }, //
 };
 
 /// Why a stream ended.
@@ -97,8 +104,34 @@ pub(crate) enum StreamEvent {
     Ended(EndReason),
 }
 
-/// The user of a stream: its starter, which hears of events.
+/// The owner of a stream: its queue pair.
+///
+/// None of this is called in the data path. Softirq or process context, under the socket lock, unless
+/// it says otherwise: no function sleeps or calls back into the stream.
 pub(crate) trait StreamOwner: Send + Sync {
+    /// Takes a stream that is about to start. Process context, no lock held.
+    ///
+    /// # Errors
+    ///
+    /// The queue pair is not fit to be connected (any more).
+    fn starting(&self, stream: Arc<Stream>) -> Result;
+
+    /// The connection has begun to close in order.
+    fn closing(&self);
+
+    /// The stream has ended; the owner flushes its queues. The stream's last act: it touches neither
+    /// queues nor regions afterwards. `unfinished` is what it had fetched, and did not carry out.
+    fn ended(&self, reason: EndReason, unfinished: Unfinished);
+
+    /// How the stream is to end, if the owner is in error. Any context.
+    fn failed(&self) -> Option<Close>;
+
+    /// A completion queue was full: the owner goes into error. Any context.
+    fn overflowed(&self);
+}
+
+/// The user of a stream: the connection manager, which hears of events.
+pub(crate) trait StreamUser: Send + Sync {
     /// Takes note of an event. Softirq or process context, under the socket lock: must neither
     /// sleep nor call back into the stream.
     fn stream_event(&self, event: StreamEvent);

@@ -12,6 +12,7 @@ use kernel::prelude::*;
 use crate::{
     sys::octets::Octets,
     verbs::{
+        qp_queues::QpQueues,
         queue::wqe::{
             Sge,
             Sgl, //
@@ -23,7 +24,6 @@ use crate::{
             LocalBuf,
             PinnedRegion, //
         },
-        Qp,
         Stag, //
     },
 };
@@ -42,10 +42,10 @@ pub(super) fn to_wire(error: AccessError) -> terminate::AccessError {
 /// Regions pinned for one batch under the socket lock.
 ///
 /// Never kept beyond the batch, and never while a region is invalidated: revocation waits for the
-/// region waits for its MR cache to go.
+/// pins of the region.
 pub(super) struct MrCache<'q> {
     /// The queue pair that the memory has to be associated with.
-    qp: &'q Qp,
+    queues: &'q QpQueues,
     /// Regions named by the peer, the one used last in front.
     remote: [Option<PinnedRegion>; 2],
     /// Memory named by our own work requests, the one used last in front.
@@ -55,9 +55,9 @@ pub(super) struct MrCache<'q> {
 impl<'q> MrCache<'q> {
     /// Nothing is pinned yet.
     #[inline]
-    pub(super) fn new(qp: &'q Qp) -> Self {
+    pub(super) fn new(queues: &'q QpQueues) -> Self {
         Self {
-            qp,
+            queues,
             remote: [None, None],
             local: [None, None],
         }
@@ -79,12 +79,7 @@ impl<'q> MrCache<'q> {
             core::mem::swap(first, second);
             if !matches!(first, Some(r) if r.stag() == stag) {
                 *first = None;
-                *first = Some(
-                    self.qp
-                        .device()
-                        .regions()
-                        .pin(stag, self.qp.association())?,
-                );
+                *first = Some(self.queues.regions().pin(stag, self.queues.association())?);
             }
         }
         let [Some(region), _] = &self.remote else {
@@ -105,7 +100,7 @@ impl<'q> MrCache<'q> {
             Some(buf) if buf.is_for(sge) => buf.check(sge, need)?,
             _ => {
                 *first = None;
-                *first = Some(self.qp.local(sge, need)?);
+                *first = Some(self.queues.local(sge, need)?);
             }
         }
         first.as_ref().ok_or(AccessError::InvalidStag)
@@ -122,7 +117,7 @@ impl<'q> MrCache<'q> {
     /// that did it.
     pub(super) fn invalidate(&mut self, stag: Stag, by: Invalidator) -> Result<bool, AccessError> {
         self.release();
-        self.qp.device().regions().invalidate(stag, by)
+        self.queues.regions().invalidate(stag, by)
     }
 
     /// Checks that a list names memory that may be used with `need`.

@@ -31,6 +31,7 @@ use super::{
 use crate::{
     sys::{
         errno::ECONNRESET,
+        ib::event::QpEvent,
         socket::{
             Locked,
             TcpState, //
@@ -38,11 +39,7 @@ use crate::{
         timer::now_ns,
         trace, //
     },
-    verbs::{
-        counters::Counter,
-        qp::QpEvent,
-        QpState, //
-    }, //
+    verbs::counters::Counter, //
 };
 
 /// Milliseconds after a disconnect in which the message in progress may be finished. The owner is
@@ -166,7 +163,7 @@ impl Batch<'_> {
                     self.proto.phase = StreamPhase::Closing;
                     self.proto.ending.local = true;
                     self.proto.deferred.deadline = Some(GRACE_MS);
-                    self.qp.enter(QpState::Closing);
+                    self.owner.closing();
                 }
             }
             Close::Disconnect => {
@@ -222,7 +219,11 @@ impl Batch<'_> {
     pub(super) fn trace(&self, terminate: &Terminate, sent: bool) {
         let reason = terminate.reason();
         let class = u32::from(reason.layer()) << 12 | u32::from(reason.etype()) << 8;
-        trace::terminate(self.qp.qpn().get(), sent, class | u32::from(reason.code()));
+        trace::terminate(
+            self.queues.qpn().get(),
+            sent,
+            class | u32::from(reason.code()),
+        );
     }
 
     /// The stream has ended: flushes what the engine holds, tells the queue pair and the owner.
@@ -241,10 +242,7 @@ impl Batch<'_> {
         self.abandon_hold();
         self.mrs.release();
         let unfinished = self.take_unfinished();
-        match self.proto.mirror {
-            true => self.qp.mirror_ended(reason, unfinished),
-            false => self.qp.stream_ended(reason, unfinished),
-        }
+        self.owner.ended(reason, unfinished);
         self.tell(StreamEvent::Ended(reason));
         match reason {
             EndReason::Reset => self.over(false),
@@ -322,7 +320,7 @@ impl Batch<'_> {
             // Half closed: what was posted is still sent (RFC 5041 section 6.2.1).
             self.proto.phase = StreamPhase::Closing;
             self.proto.deferred.deadline = Some(LINGER_MS);
-            self.qp.enter(QpState::Closing);
+            self.owner.closing();
             self.tell_half_closed();
         }
     }
@@ -441,7 +439,7 @@ impl Batch<'_> {
 
     /// The peer was given time to send something. The caller transmits.
     fn repeat_rtr(&mut self) {
-        let asked = self.qp.sq().fetched() != 0;
+        let asked = self.queues.sq().fetched() != 0;
         if self.proto.siw_takeover.due(asked) {
             self.proto.tx.queued.repeat_rtr();
             self.proto.deferred.deadline = self.proto.siw_takeover.next();

@@ -27,7 +27,7 @@ macro_rules! counters {
         }
 
         /// Their names, in the same order.
-        pub(super) const NAMES: &[&CStr] = &[$($text),*];
+        pub(crate) const NAMES: &[&CStr] = &[$($text),*];
     };
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Counters([Atomic<u64>; Counter::COUNT]);
 
 impl Counters {
     /// All zero.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self([const { Atomic::new(0) }; Counter::COUNT])
     }
 
@@ -86,7 +86,7 @@ impl Counters {
     }
 
     /// The value of counter number `index`.
-    pub(super) fn read(&self, index: usize) -> u64 {
+    pub(crate) fn read(&self, index: usize) -> u64 {
         self.0.get(index).map_or(0, |value| value.load(Relaxed))
     }
 }

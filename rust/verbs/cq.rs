@@ -110,7 +110,7 @@ impl Cq {
     const REPORT: u64 = 1;
 
     /// A queue of at least `entries` entries. Process context; sleeps.
-    pub(super) fn new(
+    pub(crate) fn new(
         object_slot: ObjectSlot,
         number: u32,
         entries: u32,
@@ -133,12 +133,12 @@ impl Cq {
     }
 
     /// Its number, for the process.
-    pub(super) fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         self.number
     }
 
     /// The ring, to map it.
-    pub(super) fn ring(&self) -> &Arc<Ring> {
+    pub(crate) fn ring(&self) -> &Arc<Ring> {
         self.entries.ring()
     }
 
@@ -146,7 +146,7 @@ impl Cq {
     ///
     /// Gives `false` when there was no room: the completion is lost, the owner of the queue is
     /// told, and the queue pair can not go on.
-    pub(super) fn complete(self: &Arc<Self>, qpn: Qpn, c: &Completion) -> bool {
+    pub(crate) fn complete(self: &Arc<Self>, qpn: Qpn, c: &Completion) -> bool {
         let pushed = self.entries.push(qpn.get(), c);
         match pushed {
             Pushed::Full => self.overflow(),
@@ -158,7 +158,7 @@ impl Cq {
 
     /// As [`complete`](Self::complete) for a kernel user, but nothing is lost where there is no room,
     /// and unless it is `urgent`, half of the room is left to completions that cannot wait.
-    pub(super) fn try_complete(self: &Arc<Self>, qpn: Qpn, c: &Completion, urgent: bool) -> bool {
+    pub(crate) fn try_complete(self: &Arc<Self>, qpn: Qpn, c: &Completion, urgent: bool) -> bool {
         if !urgent && self.entries.is_half_full() {
             return false;
         }
@@ -201,7 +201,9 @@ impl Cq {
     ///
     /// Those of queue pairs that are destroyed are passed over: their user could not tell whose
     /// they are.
-    pub(super) fn poll(&self, room: &mut WcRoom<'_>) {
+    ///
+    /// `find` looks up the queue pair of a number.
+    pub(crate) fn poll(&self, room: &mut WcRoom<'_>, find: impl Fn(u32) -> Option<QpPtr>) {
         let mut last: Option<(u32, QpPtr)> = None;
         // Every turn empties an entry; queue pairs that are destroyed add none.
         while !room.is_full() {
@@ -209,7 +211,7 @@ impl Cq {
                 break;
             };
             if last.is_none_or(|(known, _)| known != entry.qpn) {
-                let qp = self.object_slot.device().qp_ptr(entry.qpn);
+                let qp = find(entry.qpn);
                 last = qp.map(|qp| (entry.qpn, qp));
             }
             let Some((_, qp)) = last else {
@@ -227,12 +229,12 @@ impl Cq {
     }
 
     /// Arms the queue for a kernel user; gives whether there are completions already. Any context.
-    pub(super) fn arm(&self, arm: Arm) -> bool {
+    pub(crate) fn arm(&self, arm: Arm) -> bool {
         self.entries.arm(arm)
     }
 
     /// Waits for the handlers to be done; none is called afterwards. Process context; sleeps.
-    pub(super) fn retire(&self) {
+    pub(crate) fn retire(&self) {
         self.core.retire();
     }
 }

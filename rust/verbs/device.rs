@@ -3,8 +3,6 @@
 //! A device: one interface, one port, and all that belongs to it.
 
 use kernel::{
-    impl_has_work,
-    new_work,
     prelude::*,
     sync::{
         atomic::{
@@ -13,34 +11,21 @@ use kernel::{
             Relaxed,
             Release, //
         },
-        rcu,
         Arc, //
-    },
-    workqueue::{
-        Work,
-        WorkItem, //
     }, //
 };
 
 use crate::{
-    cm,
-    rendezvous::RendezvousListeners,
     sys::{
-        context::Caller,
         ib::{
-            core_ref::CoreHold,
             device::DeviceRef,
-            event::CoreQp,
-            netdev::Netdev,
-            wr::QpPtr, //
+            netdev::Netdev, //
         },
-        iwcm::ConnParam,
         lock::{
             new_spinlock_bh,
             SpinLockBh, //
         },
-        net::NetNs,
-        work, //
+        net::NetNs, //
     },
     verbs::{
         counters::Counters,
@@ -49,9 +34,7 @@ use crate::{
             GidTable, //
         },
         limits,
-        link::Globals,
-        region::RegionTable,
-        Qp, //
+        region::RegionTable, //
     },
 };
 
@@ -60,7 +43,7 @@ const ADDRESSES: usize = 2 * limits::GID_TABLE as usize;
 
 /// Objects of which a device has a limited number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ObjectKind {
+pub(crate) enum ObjectKind {
     /// Protection domains.
     Pd,
     /// Completion queues.
@@ -90,7 +73,7 @@ impl ObjectKind {
 }
 
 /// The share of an object in its device's limits: counted, and it keeps the device.
-pub(super) struct ObjectSlot {
+pub(crate) struct ObjectSlot {
     /// The device.
     device: Arc<Device>,
     /// What the object is.
@@ -99,7 +82,7 @@ pub(super) struct ObjectSlot {
 
 impl ObjectSlot {
     /// Counts an object; `ENOMEM` when there are too many.
-    pub(super) fn take(device: &Arc<Device>, object: ObjectKind) -> Result<Self> {
+    pub(crate) fn take(device: &Arc<Device>, object: ObjectKind) -> Result<Self> {
         let count = device.count(object);
         if count.fetch_add(1, Relaxed) >= object.limit() {
             count.fetch_sub(1, Relaxed);
@@ -112,7 +95,7 @@ impl ObjectSlot {
     }
 
     /// The device.
-    pub(super) fn device(&self) -> &Arc<Device> {
+    pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
     }
 }
@@ -126,8 +109,6 @@ impl Drop for ObjectSlot {
 /// A device.
 #[pin_data]
 pub(crate) struct Device {
-    /// What all devices of the module have in common.
-    globals: Arc<Globals>,
     /// The device as `ib_core` knows it.
     core: DeviceRef,
     /// Its GUID.
@@ -154,30 +135,11 @@ pub(crate) struct Device {
     objects: [Atomic<u32>; ObjectKind::KINDS],
     /// Its users are being sent away.
     going: Atomic<bool>,
-    /// What the connection manager keeps for it.
-    #[pin]
-    cm: cm::DeviceState,
-    /// Takes it out of the list.
-    #[pin]
-    forget: Work<Self, 0>,
-}
-
-impl_has_work! {
-    impl HasWork<Self, 0> for Device { self.forget }
-}
-
-impl WorkItem<0> for Device {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        this.globals.end(&this);
-    }
 }
 
 impl Device {
     /// A device for an interface, to be registered. Process context; sleeps.
-    pub(super) fn new(
-        globals: Arc<Globals>,
+    pub(crate) fn new(
         core: DeviceRef,
         netdev: &Netdev<'_>,
         id: [u8; 8],
@@ -188,7 +150,6 @@ impl Device {
         let (ifindex, net, netdev) = (netdev.ifindex(), netdev.net_id(), netdev.id());
         Arc::try_pin_init(
             try_pin_init!(Self {
-                globals,
                 core,
                 guid,
                 removed: Atomic::new(false),
@@ -201,21 +162,9 @@ impl Device {
                 numbers: Atomic::new(1),
                 objects: [const { Atomic::new(0) }; ObjectKind::KINDS],
                 going: Atomic::new(false),
-                cm <- cm::DeviceState::new(),
-                forget <- new_work!("rsiw_device_forget"),
             }? Error),
             GFP_KERNEL,
         )
-    }
-
-    /// The rendezvous listeners.
-    pub(crate) fn rendezvous(&self) -> &RendezvousListeners {
-        self.globals.rendezvous()
-    }
-
-    /// What all devices of the module have in common.
-    pub(super) fn globals(&self) -> &Arc<Globals> {
-        &self.globals
     }
 
     /// The device as `ib_core` knows it.
@@ -224,12 +173,12 @@ impl Device {
     }
 
     /// Whether the GUID is taken, by this device.
-    pub(super) fn has_guid(&self, guid: [u8; 8]) -> bool {
+    pub(crate) fn has_guid(&self, guid: [u8; 8]) -> bool {
         self.guid == guid && !self.removed.load(Acquire)
     }
 
     /// Whether its interface is the one of that number.
-    pub(super) fn is_on(&self, netdev: usize) -> bool {
+    pub(crate) fn is_on(&self, netdev: usize) -> bool {
         self.netdev == netdev
     }
 
@@ -256,7 +205,7 @@ impl Device {
     }
 
     /// Whether its interface is in the network namespace of that number.
-    pub(super) fn is_in(&self, net: usize) -> bool {
+    pub(crate) fn is_in(&self, net: usize) -> bool {
         self.net == net
     }
 
@@ -272,61 +221,23 @@ impl Device {
         &self.counters
     }
 
-    /// What the connection manager keeps for it.
-    pub(crate) fn cm_state(&self) -> &cm::DeviceState {
-        &self.cm
-    }
-
     /// Whether its users are being sent away, so that nothing new is to be begun.
     pub(crate) fn going(&self) -> bool {
         self.going.load(Acquire)
     }
 
-    /// Its users are being sent away from now on, and its connections come to their end. Process
-    /// context; does not wait.
-    pub(super) fn set_going(&self) {
+    /// Its users are being sent away from now on. Any context.
+    pub(crate) fn set_going(&self) {
         self.going.store(true, Release);
-        self.cm.abort_all();
     }
 
-    /// The core lets go of it: it is to be taken out of the list of devices when the core is through
-    /// with that. As long as it is there the module waits for it. Process context.
-    pub(super) fn is_removed(self: &Arc<Self>) {
+    /// The core lets go of it.
+    pub(crate) fn set_removed(&self) {
         self.removed.store(true, Release);
-        let _ = work::devices().enqueue::<Arc<Self>, 0>(self.clone());
-    }
-
-    /// The queue pair of that number. Any context.
-    pub(crate) fn qp(&self, number: u32) -> Option<Arc<Qp>> {
-        let qp = self.globals.qps().get_arc(number)?;
-        core::ptr::eq(Arc::as_ptr(qp.device()), self).then_some(qp)
-    }
-
-    /// The queue pair that `iw_cm` is asked to connect. Process context.
-    ///
-    /// None for one of the kernel, unless its owner or a trusted process asks.
-    pub(crate) fn qp_of(&self, param: &ConnParam<'_>) -> Option<Arc<Qp>> {
-        self.qp(param.qpn)
-            .filter(|qp| qp.is_user() || param.is_of_owner(qp.core()) || Caller::is_trusted())
-    }
-
-    /// The queue pair of that number for `iw_cm`, as [`Qp::cm_get`]. Process context.
-    pub(crate) fn qp_for_cm(&self, number: u32) -> Option<CoreHold<CoreQp>> {
-        let guard = rcu::read_lock();
-        let qp = self.globals.qps().get(number, &guard)?;
-        let ours = core::ptr::eq(Arc::as_ptr(qp.device()), self);
-        ours.then(|| qp.cm_get()).flatten()
-    }
-
-    /// The queue pair of that number as `ib_core` knows it. Any context.
-    pub(super) fn qp_ptr(&self, number: u32) -> Option<QpPtr> {
-        let guard = rcu::read_lock();
-        let qp = self.globals.qps().get(number, &guard)?;
-        core::ptr::eq(Arc::as_ptr(qp.device()), self).then(|| qp.core())
     }
 
     /// The GID at `index`; all zero for an empty entry. Process or softirq context.
-    pub(super) fn gid(&self, index: u32) -> gid::Gid {
+    pub(crate) fn gid(&self, index: u32) -> gid::Gid {
         self.gids.lock().get(index)
     }
 
@@ -342,12 +253,12 @@ impl Device {
     }
 
     /// What `gid` is to the device. Process or softirq context.
-    pub(super) fn gid_standing(&self, gid: &gid::Gid) -> gid::Standing {
+    pub(crate) fn gid_standing(&self, gid: &gid::Gid) -> gid::Standing {
         self.gids.lock().standing(gid)
     }
 
     /// The hardware address of its interface, maybe another one.
-    pub(super) fn set_address(&self, address: [u8; 6]) {
+    pub(crate) fn set_address(&self, address: [u8; 6]) {
         let changed = self.gids.lock().set_id(gid::eui64(address));
         self.refresh_addresses();
         if changed {
@@ -356,7 +267,7 @@ impl Device {
     }
 
     /// Maybe its interface has got another hardware address, or other IP addresses. Under the RTNL.
-    pub(super) fn look_again(&self) {
+    pub(crate) fn look_again(&self) {
         match self.core.with_netdev(|netdev| netdev.address()).flatten() {
             Some(address) => self.set_address(address),
             None => self.refresh_addresses(),
@@ -364,7 +275,7 @@ impl Device {
     }
 
     /// Maybe its interface has got other IP addresses. Process context.
-    pub(super) fn refresh_addresses(&self) {
+    pub(crate) fn refresh_addresses(&self) {
         // Allocations of this size do not fail.
         let Ok(mut room) = Self::room() else {
             return;
@@ -380,7 +291,7 @@ impl Device {
 
     /// The next number of a domain or completion queue. None is ever given out again: domains are
     /// told from each other by it.
-    pub(super) fn next_number(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Relaxed)
     }
 

@@ -17,16 +17,16 @@ use kernel::prelude::*;
 use crate::verbs::limits;
 
 /// A GID.
-pub(super) type Gid = [u8; 16];
+pub(crate) type Gid = [u8; 16];
 
 /// Of an empty entry.
-pub(super) const NONE: Gid = [0; 16];
+pub(crate) const NONE: Gid = [0; 16];
 
 /// Entries.
 const LEN: usize = limits::GID_TABLE as usize;
 
 /// The modified EUI-64 of a 48-bit address (RFC 4291 appendix A).
-pub(super) fn eui64(address: [u8; 6]) -> [u8; 8] {
+pub(crate) fn eui64(address: [u8; 6]) -> [u8; 8] {
     let [a, b, c, d, e, f] = address;
     [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
 }
@@ -38,7 +38,7 @@ fn link_local(id: [u8; 8]) -> Gid {
 }
 
 /// The IP address that a GID stands for; `None` if no single host can have it.
-pub(super) fn ip_of(gid: &Gid) -> Option<IpAddr> {
+pub(crate) fn ip_of(gid: &Gid) -> Option<IpAddr> {
     let ip = Ipv6Addr::from(*gid).to_canonical();
     let broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
     (!ip.is_unspecified() && !ip.is_multicast() && !broadcast).then_some(ip)
@@ -46,7 +46,7 @@ pub(super) fn ip_of(gid: &Gid) -> Option<IpAddr> {
 
 /// What a GID is to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(crate) enum Standing {
     /// An address of its interface.
     Address,
     /// In the table, but no packet can be sent to it: the first entry of an interface that does
@@ -57,7 +57,7 @@ pub(super) enum Standing {
 }
 
 /// The table.
-pub(super) struct GidTable {
+pub(crate) struct GidTable {
     /// The entries.
     entries: [Gid; LEN],
     /// The first entry is an address of the interface.
@@ -66,7 +66,7 @@ pub(super) struct GidTable {
 
 impl GidTable {
     /// The table of an interface without addresses.
-    pub(super) fn new(id: [u8; 8]) -> Self {
+    pub(crate) fn new(id: [u8; 8]) -> Self {
         let mut entries = [NONE; LEN];
         let [first, ..] = &mut entries;
         *first = link_local(id);
@@ -77,12 +77,12 @@ impl GidTable {
     }
 
     /// The entry at `index`; all zero for an empty one.
-    pub(super) fn get(&self, index: u32) -> Gid {
+    pub(crate) fn get(&self, index: u32) -> Gid {
         self.entries.get(index as usize).copied().unwrap_or(NONE)
     }
 
     /// What `gid` is to the device.
-    pub(super) fn standing(&self, gid: &Gid) -> Standing {
+    pub(crate) fn standing(&self, gid: &Gid) -> Standing {
         let [first, others @ ..] = &self.entries;
         if *gid == NONE {
             Standing::Foreign
@@ -97,7 +97,7 @@ impl GidTable {
 
     /// Changes the interface identifier; gives whether it was another one. The addresses are to be
     /// [updated](Self::update) then.
-    pub(super) fn set_id(&mut self, id: [u8; 8]) -> bool {
+    pub(crate) fn set_id(&mut self, id: [u8; 8]) -> bool {
         let [first, ..] = &mut self.entries;
         let before = core::mem::replace(first, link_local(id));
         if before == *first {
@@ -110,7 +110,7 @@ impl GidTable {
     /// Takes over the addresses of the interface; gives whether that changed anything.
     ///
     /// Those for which there is no place are left out.
-    pub(super) fn update(&mut self, addresses: &[Gid]) -> bool {
+    pub(crate) fn update(&mut self, addresses: &[Gid]) -> bool {
         let [first, others @ ..] = &mut self.entries;
         self.first_is_address = addresses.contains(first);
         let mut changed = false;

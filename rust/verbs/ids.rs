@@ -12,9 +12,9 @@ pub(crate) struct Qpn(u32);
 
 impl Qpn {
     /// The smallest number; 0 and 1 mean special queue pairs in InfiniBand.
-    pub(super) const MIN: u32 = 2;
+    pub(crate) const MIN: u32 = 2;
     /// The largest number that the protocols and tools around verbs can carry.
-    pub(super) const MAX: u32 = 0x00ff_ffff;
+    pub(crate) const MAX: u32 = 0x00ff_ffff;
 
     /// Wraps a number that the table of queue pairs has given out.
     pub(crate) const fn new(number: u32) -> Self {
@@ -33,7 +33,7 @@ pub(crate) struct PdId(u64);
 
 impl PdId {
     /// Wraps a number that the device has given out.
-    pub(super) const fn new(number: u64) -> Self {
+    pub(crate) const fn new(number: u64) -> Self {
         Self(number)
     }
 }
@@ -45,7 +45,7 @@ pub(crate) struct StreamId(u64);
 
 impl StreamId {
     /// Wraps a number that the device has given out.
-    pub(super) const fn new(number: u64) -> Self {
+    pub(crate) const fn new(number: u64) -> Self {
         Self(number)
     }
 }
@@ -54,12 +54,12 @@ impl StreamId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Association {
     /// The protection domain of its queue pair.
-    pub(super) pd: PdId,
+    pub(crate) pd: PdId,
     /// The stream.
-    pub(super) stream: StreamId,
+    pub(crate) stream: StreamId,
 }
 
 /// An STag of its two parts.
-pub(super) const fn stag(index: u32, key: u8) -> Stag {
+pub(crate) const fn stag(index: u32, key: u8) -> Stag {
     Stag::new((index << 8) | key as u32)
 }

@@ -45,7 +45,7 @@ pub(crate) struct Mr {
 
 impl Mr {
     /// Registers memory of a process. Process context; sleeps.
-    pub(super) fn user(device: &Arc<Device>, pd: PdId, request: UserMr) -> Result<Arc<Self>> {
+    pub(crate) fn user(device: &Arc<Device>, pd: PdId, request: UserMr) -> Result<Arc<Self>> {
         let this = Self::new(device, pd, Kind::User, None, request.key)?;
         let access = Access::from_ib(request.access);
         let backing = Backing::User(request.pages);
@@ -55,7 +55,7 @@ impl Mr {
     }
 
     /// Registers all kernel memory for local access. Process context; sleeps.
-    pub(super) fn dma(
+    pub(crate) fn dma(
         device: &Arc<Device>,
         pd: PdId,
         memory: KernelMemory,
@@ -68,7 +68,7 @@ impl Mr {
     }
 
     /// Makes a region for fast registration. Process context; sleeps.
-    pub(super) fn fast(device: &Arc<Device>, pd: PdId, max: u32) -> Result<Arc<Self>> {
+    pub(crate) fn fast(device: &Arc<Device>, pd: PdId, max: u32) -> Result<Arc<Self>> {
         if max == 0 || max > limits::MAX_FAST_REG {
             return Err(EINVAL);
         }
@@ -98,12 +98,12 @@ impl Mr {
     }
 
     /// The key which the owner got.
-    pub(super) fn stag(&self) -> Stag {
+    pub(crate) fn stag(&self) -> Stag {
         self.stag
     }
 
     /// Has `fill` take the pieces for the next registration. Any context.
-    pub(super) fn stage<R>(&self, fill: impl FnOnce(&mut Segments, usize) -> R) -> Result<R> {
+    pub(crate) fn stage<R>(&self, fill: impl FnOnce(&mut Segments, usize) -> R) -> Result<R> {
         let Kind::FastReg(max) = self.region.kind() else {
             return Err(EINVAL);
         };
@@ -111,7 +111,7 @@ impl Mr {
     }
 
     /// Ends the region: nothing accesses its memory any more after this. Process context; sleeps.
-    pub(super) fn retire(&self) {
+    pub(crate) fn retire(&self) {
         drop(self.object_slot.device().regions().remove(&self.region));
     }
 }

@@ -6,7 +6,7 @@
 //! - [`abi`]: the layout of the rings (`rdma/siw-abi.h`)
 //! - [`send`], [`recv`]: the queues
 
-pub(super) mod abi;
+pub(crate) mod abi;
 pub(crate) mod recv;
 pub(crate) mod send;
 #[cfg(CONFIG_KUNIT = "y")]

@@ -92,7 +92,7 @@ impl Access {
 
 /// What makes a region's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::verbs) enum Kind {
+pub(crate) enum Kind {
     /// Memory of a process.
     User,
     /// All kernel memory, for local access.
@@ -194,18 +194,18 @@ impl_has_pin_cell! {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegMr {
     /// The key which it shall get.
-    pub(in crate::verbs) stag: Stag,
+    pub(crate) stag: Stag,
     /// The tagged offset of its first octet.
-    pub(in crate::verbs) iova: u64,
+    pub(crate) iova: u64,
     /// Octets.
-    pub(in crate::verbs) length: u64,
+    pub(crate) length: u64,
     /// The rights it shall give.
-    pub(in crate::verbs) access: Access,
+    pub(crate) access: Access,
 }
 
 impl Region {
     /// An invalid region of index `index`.
-    pub(in crate::verbs) fn new(
+    pub(crate) fn new(
         index: u32,
         pd: PdId,
         kind: Kind,
@@ -221,27 +221,27 @@ impl Region {
     }
 
     /// The list of pieces which a fast-registration region starts with.
-    pub(in crate::verbs) fn segments(max: usize, flags: Flags) -> Result<Segments> {
+    pub(crate) fn segments(max: usize, flags: Flags) -> Result<Segments> {
         Segments::with_capacity(max, flags)
     }
 
     /// Its STag with that key.
-    pub(in crate::verbs) fn stag(&self, key: u8) -> Stag {
+    pub(crate) fn stag(&self, key: u8) -> Stag {
         ids::stag(self.index, key)
     }
 
     /// The protection domain.
-    pub(in crate::verbs) fn pd(&self) -> PdId {
+    pub(crate) fn pd(&self) -> PdId {
         self.pd
     }
 
     /// What kind it is.
-    pub(in crate::verbs) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
     /// Makes a region of a process's memory valid, for as long as it lives.
-    pub(in crate::verbs) fn publish(
+    pub(crate) fn publish(
         &self,
         key: u8,
         base: u64,
@@ -262,7 +262,7 @@ impl Region {
     }
 
     /// Makes a DMA region valid.
-    pub(in crate::verbs) fn publish_kernel(&self, access: Access, memory: KernelMemory) -> Result {
+    pub(crate) fn publish_kernel(&self, access: Access, memory: KernelMemory) -> Result {
         self.publish(0, 0, u64::MAX, access, Backing::Kernel(memory))
     }
 
@@ -270,7 +270,7 @@ impl Region {
     ///
     /// Any context. Fails with `ENOMEM` when the region is valid, its list therefore in use, and
     /// there is no memory for another one.
-    pub(in crate::verbs) fn stage<R>(&self, fill: impl FnOnce(&mut Segments) -> R) -> Result<R> {
+    pub(crate) fn stage<R>(&self, fill: impl FnOnce(&mut Segments) -> R) -> Result<R> {
         let Kind::FastReg(max) = self.kind else {
             return Err(EINVAL);
         };
@@ -343,7 +343,7 @@ impl Region {
 
     /// Makes it invalid for good and gives its memory back, which the caller drops in process
     /// context.
-    pub(in crate::verbs) fn retire(&self) -> Option<Backing> {
+    pub(crate) fn retire(&self) -> Option<Backing> {
         self.cell
             .revoke(|geometry| geometry.backing.take())
             .ok()

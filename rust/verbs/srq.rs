@@ -92,7 +92,7 @@ impl WorkItem for Srq {
 
 impl Srq {
     /// A queue. Process context; sleeps.
-    pub(super) fn new(
+    pub(crate) fn new(
         object_slot: ObjectSlot,
         pd: PdId,
         attr: SrqAttr,
@@ -125,17 +125,17 @@ impl Srq {
     }
 
     /// The ring, to map it.
-    pub(super) fn ring(&self) -> &Arc<Ring> {
+    pub(crate) fn ring(&self) -> &Arc<Ring> {
         self.ring.ring()
     }
 
     /// The protection domain.
-    pub(super) fn pd(&self) -> PdId {
+    pub(crate) fn pd(&self) -> PdId {
         self.pd
     }
 
     /// What `query_srq` tells.
-    pub(super) fn attr(&self) -> SrqAttr {
+    pub(crate) fn attr(&self) -> SrqAttr {
         SrqAttr {
             max_wr: self.max_wr,
             max_sge: u32::from(self.max_sge),
@@ -144,7 +144,7 @@ impl Srq {
     }
 
     /// Arms the limit event; 0 disarms it.
-    pub(super) fn set_limit(&self, limit: u32) -> Result {
+    pub(crate) fn set_limit(&self, limit: u32) -> Result {
         if limit > self.max_wr {
             return Err(EINVAL);
         }
@@ -153,12 +153,12 @@ impl Srq {
     }
 
     /// Appends work requests of a kernel user. Any context.
-    pub(super) fn post(&self, wrs: &mut RecvWrs<'_>) -> Result {
+    pub(crate) fn post(&self, wrs: &mut RecvWrs<'_>) -> Result {
         self.ring.post(wrs)
     }
 
     /// Takes the next work request, for any of the queue pairs. Any context.
-    pub(super) fn take(self: &Arc<Self>) -> Option<Result<RecvWqe, BadWqe>> {
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Result<RecvWqe, BadWqe>> {
         let mut inner = self.inner.lock();
         let wqe = self.ring.take_at(inner.get)?;
         inner.get = inner.get.wrapping_add(1);
@@ -179,7 +179,7 @@ impl Srq {
     }
 
     /// Waits for the event handler to be done. Process context; sleeps.
-    pub(super) fn retire(&self) {
+    pub(crate) fn retire(&self) {
         self.core.retire();
     }
 }

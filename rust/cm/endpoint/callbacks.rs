@@ -12,18 +12,18 @@ use kernel::{
 
 use super::Endpoint;
 use crate::{
+    qp::{
+        Attached,
+        Leaving,
+        Qp, //
+    },
     stream::{
         StreamEvent, //
-        StreamOwner,
+        StreamUser,
     },
     sys::socket::{
         CallbackSock,
         Handler, //
-    },
-    verbs::{
-        Attached,
-        Leaving,
-        Qp, //
     },
 };
 
@@ -94,7 +94,7 @@ impl Drop for Callbacks {
     }
 }
 
-impl StreamOwner for Callbacks {
+impl StreamUser for Callbacks {
     fn stream_event(&self, event: StreamEvent) {
         if !self.tells {
             return;
@@ -130,12 +130,12 @@ impl Attachment {
 
     /// The callbacks of the receiving end's stream, where a queue pair is connected to itself: its
     /// other stream tells of the connection.
-    pub(crate) fn mirror_owner(&self) -> Result<Arc<dyn StreamOwner>> {
+    pub(crate) fn mirror_user(&self) -> Result<Arc<dyn StreamUser>> {
         Ok(Callbacks::new(&self.callbacks.endpoint, false)?)
     }
 
     /// The callbacks of a stream.
-    pub(crate) fn owner(&self) -> Arc<dyn StreamOwner> {
+    pub(crate) fn user(&self) -> Arc<dyn StreamUser> {
         self.callbacks.clone()
     }
 }

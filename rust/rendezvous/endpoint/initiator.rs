@@ -20,6 +20,7 @@ use crate::{
         timer::Limit, //
     },
     params,
+    qp::peer::Terms,
     rendezvous::{
         addresses,
         hello::Hello,
@@ -31,10 +32,7 @@ use crate::{
         },
     },
     stream::Role as StreamRole,
-    verbs::{
-        counters::Counter,
-        peer::Terms, //
-    },
+    verbs::counters::Counter, //
 };
 use iwarp_wire::{
     mpa::negotiate::Refusal,

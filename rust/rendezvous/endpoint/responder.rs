@@ -20,6 +20,10 @@ use crate::{
         timer::Limit, //
     },
     params,
+    qp::peer::{
+        RendezvousRole,
+        Terms, //
+    },
     rendezvous::request::{
         ConnRequest,
         Verdict, //
@@ -28,13 +32,7 @@ use crate::{
         Config,
         Role as StreamRole, //
     },
-    verbs::{
-        counters::Counter,
-        peer::{
-            RendezvousRole,
-            Terms, //
-        }, //
-    },
+    verbs::counters::Counter, //
 };
 
 /// Octets behind the Reply that are read before the stream begins.

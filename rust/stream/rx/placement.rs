@@ -137,7 +137,7 @@ impl Batch<'_> {
     ) -> Result<(), TerminateReason> {
         let place = (segment.stag, segment.to.get(), segment.len);
         let need = Access::REMOTE_WRITE;
-        match self.qp.grants(need) || segment.len == 0 {
+        match self.queues.grants(need) || segment.len == 0 {
             true => self.place_tagged(src, off, place, need),
             false => Err(AccessError::Rights),
         }
@@ -201,7 +201,7 @@ impl Batch<'_> {
     ) -> Result<(), TerminateReason> {
         // The Receive of a Send that was held has been taken already.
         if segment.first && self.proto.rx.recv.is_none() {
-            match self.qp.rq().take() {
+            match self.queues.rq().take() {
                 Some(Ok(recv)) => self.proto.rx.recv = Some(recv),
                 Some(Err(bad)) => {
                     self.recv_failed(bad.id, bad.status);
@@ -250,7 +250,7 @@ impl Batch<'_> {
     /// No receive is posted for the peer's message: it is held. Where the queue pair is in error, the
     /// stream ends as it would anyway, and the peer is told no more than that.
     fn nothing_posted(&mut self, segment: &SendSegment) -> Result<(), TerminateReason> {
-        if let Some(how) = self.qp.failed() {
+        if let Some(how) = self.owner.failed() {
             self.close(how);
             return Err(segment.no_buffer());
         }
@@ -259,7 +259,7 @@ impl Batch<'_> {
 
     /// Takes the peer's access to `stag` away, before its message is reported; whether it had any.
     fn invalidate_for_peer(&mut self, stag: Stag) -> Result<bool, TerminateReason> {
-        let by = Invalidator::Remote(self.qp.association());
+        let by = Invalidator::Remote(self.queues.association());
         self.mrs
             .invalidate(stag, by)
             .map_err(|error| mr_cache::to_wire(error).for_invalidate())
@@ -282,7 +282,7 @@ impl Batch<'_> {
         invalidated: Option<Stag>,
         solicited: bool,
     ) {
-        self.qp.complete_recv(&Completion {
+        let room = self.queues.complete_recv(&Completion {
             id,
             opcode: WcOpcode::Recv,
             status,
@@ -290,6 +290,9 @@ impl Batch<'_> {
             invalidated,
             solicited,
         });
+        if !room {
+            self.owner.overflowed();
+        }
     }
 
     /// The peer sent a Terminate: nothing is sent any more, and our Read it speaks of, if it

@@ -6,7 +6,7 @@
 //! reassembly buffer. Nothing behind it is read, so TCP's window closes. Each batch that receives
 //! looks for a receive first; a timer makes one such batch at short and then growing intervals,
 //! since a process posts a receive by a store to its ring. A kernel user's post starts the timer
-//! at once. After the time limit of the queue pair ([`Qp::rnr_limit`](crate::verbs::Qp::rnr_limit))
+//! at once. After the time limit of the queue pair ([`rnr_limit`](crate::verbs::qp_queues::QpQueues::rnr_limit))
 //! the stream ends with the Terminate of RFC 5041 section 7.2: no buffer available.
 //!
 //! The state belongs to the holder of the socket.
@@ -28,10 +28,7 @@ use crate::stream::{
 };
 use crate::{
     sys::timer::now_ns,
-    verbs::{
-        counters::Counter,
-        QpState, //
-    }, //
+    verbs::counters::Counter, //
 };
 
 /// Nanoseconds until the first look for a receive.
@@ -139,7 +136,7 @@ impl Batch<'_> {
     /// It is not to be held: what the peer is told.
     #[cold]
     pub(in crate::stream) fn hold(&mut self, segment: &SendSegment) -> Result<(), TerminateReason> {
-        let limit = self.qp.rnr_limit();
+        let limit = self.queues.rnr_limit();
         if limit == Some(0) {
             return Err(segment.no_buffer());
         }
@@ -148,7 +145,7 @@ impl Batch<'_> {
         self.proto.deferred.look_for_receive = Some(hold.next_look(hold.since));
         self.proto.rx.hold = Some(hold);
         self.count(Counter::RnrHolds);
-        self.qp.set_held(true);
+        self.queues.set_held(true);
         Ok(())
     }
 
@@ -157,7 +154,7 @@ impl Batch<'_> {
     #[cold]
     #[inline(never)]
     pub(in crate::stream) fn look_for_receive(&mut self) -> bool {
-        match self.qp.rq().take() {
+        match self.queues.rq().take() {
             Some(Ok(recv)) => {
                 self.proto.rx.recv = Some(recv);
                 self.release();
@@ -170,8 +167,8 @@ impl Batch<'_> {
             }
             None => {}
         }
-        if self.qp.state() == QpState::Error {
-            if let Some(how) = self.qp.failed() {
+        if self.queues.is_closed() {
+            if let Some(how) = self.owner.failed() {
                 self.close(how);
                 return true;
             }
@@ -183,7 +180,7 @@ impl Batch<'_> {
         let micros = hold.count(now);
         if hold.until.is_some_and(|until| until <= now) {
             // The attributes may have changed since.
-            let limit = self.qp.rnr_limit();
+            let limit = self.queues.rnr_limit();
             hold.until = limit.map(|limit| hold.since.saturating_add_unsigned(limit));
         }
         let over = hold.until.is_some_and(|until| until <= now);
@@ -215,7 +212,7 @@ impl Batch<'_> {
         let micros = hold.count(now_ns());
         self.add(Counter::RnrHeldUs, micros);
         self.proto.deferred.look_for_receive = None;
-        self.qp.set_held(false);
+        self.queues.set_held(false);
         if hold.kept.is_some() {
             // Nothing was read meanwhile, so this is all that the reassembly buffer has.
             self.proto.excess.reassemble(0);

@@ -190,7 +190,7 @@ impl Batch<'_> {
         let mut refused = None;
         if answer.first && request.size != 0 {
             let need = Access::REMOTE_READ;
-            refused = match self.qp.grants(need) {
+            refused = match self.queues.grants(need) {
                 true => mrs
                     .remote(request.source, request.source_to.get(), request.size, need)
                     .err(),

@@ -296,7 +296,7 @@ impl Batch<'_> {
         }
         let next = match self.proto.mirror {
             true => None,
-            false => self.qp.sq().fetch(),
+            false => self.queues.sq().fetch(),
         };
         self.proto.tx.queued.idle = next.is_none();
         match next? {
@@ -340,7 +340,7 @@ impl Batch<'_> {
         let (true, Some(slot)) = (cookie.last, cookie.slot) else {
             return;
         };
-        let by = Invalidator::Local(self.qp.association());
+        let by = Invalidator::Local(self.queues.association());
         let refused = cookie
             .invalidate
             .is_some_and(|stag| self.mrs.invalidate(stag, by).is_err());
@@ -364,7 +364,7 @@ impl Batch<'_> {
         while !self.proto.sent.is_full() {
             let (id, opcode) = match self.proto.tx.queued.stalled.take() {
                 Some(wqe) => (wqe.id, wqe.opcode()),
-                None => match self.qp.sq().fetch() {
+                None => match self.queues.sq().fetch() {
                     Some(Ok(wqe)) => (wqe.id, wqe.opcode()),
                     Some(Err(bad)) => (bad.id, bad.opcode),
                     None => return,

@@ -218,7 +218,7 @@ impl Batch<'_> {
     /// Whether there may be something to send.
     fn has_something(&self) -> bool {
         let tx = &self.proto.tx;
-        tx.job.is_some() || tx.queued.may_wait() || self.qp.sq().is_pending()
+        tx.job.is_some() || tx.queued.may_wait() || self.queues.sq().is_pending()
     }
 
     /// Whether TCP takes a burst now; if not, it calls when it does.

@@ -181,7 +181,7 @@ pub(crate) unsafe trait Driver: Sized + 'static {
     /// No handler of the queue is called any more after this.
     fn destroy_cq(cq: &Arc<Self::Cq>);
     /// Hands completions out. Any context.
-    fn poll_cq(cq: &Self::Cq, room: &mut WcRoom<'_>);
+    fn poll_cq(device: &Self::Device, cq: &Self::Cq, room: &mut WcRoom<'_>);
     /// Arms the queue; gives whether there are completions already. Any context.
     fn arm_cq(cq: &Self::Cq, arm: Arm) -> bool;
 
@@ -193,11 +193,11 @@ pub(crate) unsafe trait Driver: Sized + 'static {
     /// The core's object leads to it from now on.
     fn qp_is_made(qp: &Arc<Self::Qp>);
     /// Changes attributes.
-    fn modify_qp(qp: &Arc<Self::Qp>, change: &Change) -> Result;
+    fn modify_qp(device: &Arc<Self::Device>, qp: &Arc<Self::Qp>, change: &Change) -> Result;
     /// Tells attributes.
     fn query_qp(qp: &Self::Qp) -> Attributes;
     /// Nothing is heard of the queue pair any more after this.
-    fn destroy_qp(qp: &Arc<Self::Qp>);
+    fn destroy_qp(device: &Arc<Self::Device>, qp: &Arc<Self::Qp>);
     /// Posts send work requests; stops at the first that can not be. Any context.
     fn post_send(qp: &Arc<Self::Qp>, wrs: &mut SendWrs<'_>) -> Result;
     /// Posts receive work requests; stops at the first that can not be. Any context.

@@ -36,6 +36,7 @@ use crate::sys::{
         },
         mmap::Mapping,
         objects::{
+            self,
             CqObject,
             DeviceObject,
             PdObject,
@@ -173,8 +174,14 @@ impl<D: Driver> Vtable<D> {
     ) -> c_int {
         from_result(|| {
             // SAFETY: The caller's promise.
-            let (inner, mut room) = unsafe { (CqObject::<D>::get(cq)?, WcRoom::new(wc, n)) };
-            D::poll_cq(inner, &mut room);
+            let (device, inner, mut room) = unsafe {
+                (
+                    objects::device::<D>((*cq).device)?,
+                    CqObject::<D>::get(cq)?,
+                    WcRoom::new(wc, n),
+                )
+            };
+            D::poll_cq(device, inner, &mut room);
             Ok(c_int::try_from(room.used())?)
         })
     }
@@ -257,7 +264,7 @@ impl<D: Driver> Vtable<D> {
             let result = unsafe { Self::finish_qp(qp, init, udata, &inner, &core) };
             match result {
                 Ok(()) => core::mem::forget(unmade),
-                Err(_) => D::destroy_qp(&inner),
+                Err(_) => D::destroy_qp(device, &inner),
             }
             result.map(|()| 0)
         })
@@ -311,10 +318,16 @@ impl<D: Driver> Vtable<D> {
     ) -> c_int {
         from_result(|| {
             // SAFETY: The caller's promise.
-            let (inner, attr) = unsafe { (QpObject::<D>::get(qp)?, &*attr) };
+            let (device, inner, attr) = unsafe {
+                (
+                    objects::device::<D>((*qp).device)?,
+                    QpObject::<D>::get(qp)?,
+                    &*attr,
+                )
+            };
             // SAFETY: As above.
             let change = unsafe { Change::from_raw(attr, mask as u32) };
-            D::modify_qp(inner, &change)?;
+            D::modify_qp(device, inner, &change)?;
             Ok(0)
         })
     }
@@ -361,8 +374,9 @@ impl<D: Driver> Vtable<D> {
         // References of `iw_cm` may still lead to the object while this waits for them, so that
         // it is emptied afterwards.
         // SAFETY: The caller's promise.
-        if let Ok(inner) = unsafe { QpObject::<D>::get(qp) } {
-            D::destroy_qp(inner);
+        let found = unsafe { (objects::device::<D>((*qp).device), QpObject::<D>::get(qp)) };
+        if let (Ok(device), Ok(inner)) = found {
+            D::destroy_qp(device, inner);
         }
         // SAFETY: As above, and nobody uses the object any more.
         drop(unsafe { QpObject::<D>::empty(qp) });

@@ -23,11 +23,11 @@ use crate::verbs::{
 };
 
 /// Words of a send queue element.
-pub(in crate::verbs) const SQE_WORDS: usize = 3 + 2 * MAX_SGE;
+pub(crate) const SQE_WORDS: usize = 3 + 2 * MAX_SGE;
 /// Words of a receive queue element.
-pub(in crate::verbs) const RQE_WORDS: usize = 2 + 2 * MAX_SGE;
+pub(crate) const RQE_WORDS: usize = 2 + 2 * MAX_SGE;
 /// Words of a completion queue element.
-pub(in crate::verbs) const CQE_WORDS: usize = 4;
+pub(crate) const CQE_WORDS: usize = 4;
 
 /// The first word of the scatter-gather elements of a send queue element.
 pub(super) const SQE_SGES: usize = 3;
@@ -42,44 +42,44 @@ const _: () = assert!(CQE_WORDS * 8 == size_of::<crate::sys::bindings::siw_cqe>(
 const _: () = assert!((SQE_WORDS - INLINE) * 8 == MAX_INLINE);
 
 /// Flags of elements (`enum siw_wqe_flags`).
-pub(in crate::verbs) mod flag {
+pub(crate) mod flag {
     /// The element is in use.
-    pub(in crate::verbs) const VALID: u16 = 1;
+    pub(crate) const VALID: u16 = 1;
     /// The data is in the element.
-    pub(in crate::verbs) const INLINE: u16 = 1 << 1;
+    pub(crate) const INLINE: u16 = 1 << 1;
     /// A completion is wanted.
-    pub(in crate::verbs) const SIGNALLED: u16 = 1 << 2;
+    pub(crate) const SIGNALLED: u16 = 1 << 2;
     /// The peer shall get a solicited event.
-    pub(in crate::verbs) const SOLICITED: u16 = 1 << 3;
+    pub(crate) const SOLICITED: u16 = 1 << 3;
     /// It waits for earlier Reads.
-    pub(in crate::verbs) const READ_FENCE: u16 = 1 << 4;
+    pub(crate) const READ_FENCE: u16 = 1 << 4;
     /// The completion names an invalidated STag. In completions to kernel users only.
-    pub(in crate::verbs) const REM_INVAL: u16 = 1 << 5;
+    pub(crate) const REM_INVAL: u16 = 1 << 5;
 }
 
 /// Opcodes of elements (`enum siw_opcode`).
-pub(in crate::verbs) mod opcode {
+pub(crate) mod opcode {
     /// RDMA Write.
-    pub(in crate::verbs) const WRITE: u8 = 0;
+    pub(crate) const WRITE: u8 = 0;
     /// RDMA Read.
-    pub(in crate::verbs) const READ: u8 = 1;
+    pub(crate) const READ: u8 = 1;
     /// RDMA Read, then invalidation of the sink.
-    pub(in crate::verbs) const READ_LOCAL_INV: u8 = 2;
+    pub(crate) const READ_LOCAL_INV: u8 = 2;
     /// Send.
-    pub(in crate::verbs) const SEND: u8 = 3;
+    pub(crate) const SEND: u8 = 3;
     /// Send with Invalidate.
-    pub(in crate::verbs) const SEND_REMOTE_INV: u8 = 5;
+    pub(crate) const SEND_REMOTE_INV: u8 = 5;
     /// Receive.
-    pub(in crate::verbs) const RECEIVE: u8 = 8;
+    pub(crate) const RECEIVE: u8 = 8;
     /// Local invalidation. Kernel users only.
-    pub(in crate::verbs) const INVAL_STAG: u8 = 10;
+    pub(crate) const INVAL_STAG: u8 = 10;
     /// Fast registration. Kernel users only.
-    pub(in crate::verbs) const REG_MR: u8 = 11;
+    pub(crate) const REG_MR: u8 = 11;
 }
 
 /// The header word of a work queue element.
 #[derive(Clone, Copy)]
-pub(in crate::verbs) struct WqeHeader(pub(in crate::verbs) u64);
+pub(crate) struct WqeHeader(pub(crate) u64);
 
 impl WqeHeader {
     /// Puts a header together.
@@ -94,7 +94,7 @@ impl WqeHeader {
 
     /// Whether `flag` is set.
     #[inline]
-    pub(in crate::verbs) fn has(self, flag: u16) -> bool {
+    pub(crate) fn has(self, flag: u16) -> bool {
         self.0 as u16 & flag != 0
     }
 

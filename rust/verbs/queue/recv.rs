@@ -68,11 +68,7 @@ pub(crate) struct RecvRing {
 
 impl RecvRing {
     /// A ring of `depth` elements (a power of two). Process context; sleeps.
-    pub(in crate::verbs) fn new(
-        depth: u32,
-        max_sge: u8,
-        owner: Owner,
-    ) -> Result<impl PinInit<Self>> {
+    pub(crate) fn new(depth: u32, max_sge: u8, owner: Owner) -> Result<impl PinInit<Self>> {
         let ring = Ring::new(depth, RQE_WORDS as u32, false, owner)?;
         Ok(pin_init!(Self {
             ring,
@@ -82,13 +78,13 @@ impl RecvRing {
     }
 
     /// The ring, to map it.
-    pub(in crate::verbs) fn ring(&self) -> &Arc<Ring> {
+    pub(crate) fn ring(&self) -> &Arc<Ring> {
         &self.ring
     }
 
     /// Whether the element at `index` is in use.
     #[inline]
-    pub(in crate::verbs) fn is_valid(&self, index: u32) -> bool {
+    pub(crate) fn is_valid(&self, index: u32) -> bool {
         self.posted(index).is_some()
     }
 
@@ -101,7 +97,7 @@ impl RecvRing {
 
     /// Takes the element at `index` out, if it is in use.
     #[inline]
-    pub(in crate::verbs) fn take_at(&self, index: u32) -> Option<Result<RecvWqe, BadWqe>> {
+    pub(crate) fn take_at(&self, index: u32) -> Option<Result<RecvWqe, BadWqe>> {
         let header = self.posted(index)?;
         Some(self.take_posted(index, header))
     }
@@ -126,7 +122,7 @@ impl RecvRing {
     ///
     /// `EINVAL` for one that makes no sense or when a process owns the ring, `ENOMEM` when it is
     /// full.
-    pub(in crate::verbs) fn post(&self, wrs: &mut RecvWrs<'_>) -> Result {
+    pub(crate) fn post(&self, wrs: &mut RecvWrs<'_>) -> Result {
         if self.ring.owner() == Owner::User {
             return Err(EINVAL);
         }
@@ -199,7 +195,7 @@ pub(crate) enum RecvSource {
 
 impl RecvSource {
     /// A queue of its own. Process context; sleeps.
-    pub(in crate::verbs) fn own(ring: impl PinInit<RecvRing>) -> Result<Self> {
+    pub(crate) fn own(ring: impl PinInit<RecvRing>) -> Result<Self> {
         Ok(Self::Own(OwnQueue {
             ring: Arc::pin_init(ring, GFP_KERNEL)?,
             get: Atomic::new(0),
@@ -208,7 +204,7 @@ impl RecvSource {
     }
 
     /// The ring of the queue pair's own, if it has one.
-    pub(in crate::verbs) fn ring(&self) -> Option<&RecvRing> {
+    pub(crate) fn ring(&self) -> Option<&RecvRing> {
         match self {
             Self::Own(own) => Some(&own.ring),
             Self::Shared(_) => None,
@@ -217,7 +213,7 @@ impl RecvSource {
 
     /// Closes a queue of its own, or opens it again: what is posted after this has closed it is not
     /// taken for a message, only [flushed](Self::take_to_flush). Any context.
-    pub(in crate::verbs) fn set_closed(&self, closed: bool) {
+    pub(crate) fn set_closed(&self, closed: bool) {
         if let Self::Own(own) = self {
             own.closed.store(closed, Relaxed);
         }
@@ -239,7 +235,7 @@ impl RecvSource {
     /// Takes the next receive work request of its own to flush it, if there is one.
     ///
     /// The caller is the one consumer of the queue pair: it flushes after the stream's end.
-    pub(in crate::verbs) fn take_to_flush(&self) -> Option<Result<RecvWqe, BadWqe>> {
+    pub(crate) fn take_to_flush(&self) -> Option<Result<RecvWqe, BadWqe>> {
         match self {
             Self::Own(own) => own.take(true),
             Self::Shared(_) => None,
@@ -247,7 +243,7 @@ impl RecvSource {
     }
 
     /// Whether there is something of its own to flush.
-    pub(in crate::verbs) fn is_pending(&self) -> bool {
+    pub(crate) fn is_pending(&self) -> bool {
         match self {
             Self::Own(own) => own.ring.is_valid(own.get.load(Relaxed)),
             Self::Shared(_) => false,

@@ -91,7 +91,7 @@ pub(crate) struct SendQueue {
 
 impl SendQueue {
     /// A queue of `depth` elements (a power of two). Process context; sleeps.
-    pub(in crate::verbs) fn new(
+    pub(crate) fn new(
         depth: u32,
         max_sge: u8,
         max_inline: u32,
@@ -111,7 +111,7 @@ impl SendQueue {
     }
 
     /// The ring, to map it.
-    pub(in crate::verbs) fn ring(&self) -> &Arc<Ring> {
+    pub(crate) fn ring(&self) -> &Arc<Ring> {
         &self.ring
     }
 
@@ -167,7 +167,7 @@ impl SendQueue {
 
     /// Closes the queue, or opens it again: what is posted after this has closed it is not fetched,
     /// only [flushed](Self::fetch_to_flush). Any context.
-    pub(in crate::verbs) fn set_closed(&self, closed: bool) {
+    pub(crate) fn set_closed(&self, closed: bool) {
         self.closed.store(closed, Relaxed);
     }
 
@@ -188,7 +188,7 @@ impl SendQueue {
     /// Takes the next work request out to flush it, if there is one.
     ///
     /// The caller is the one consumer: it flushes after the stream's end.
-    pub(in crate::verbs) fn fetch_to_flush(&self) -> Option<Result<SendWqe, BadWqe>> {
+    pub(crate) fn fetch_to_flush(&self) -> Option<Result<SendWqe, BadWqe>> {
         let (at, header) = self.next()?;
         Some(self.take(at, header))
     }
@@ -293,7 +293,7 @@ impl SendQueue {
     /// Appends a work request of a kernel user. Any context.
     ///
     /// `EINVAL` for one that can not be, `ENOMEM` when the queue is full; nothing is changed then.
-    pub(in crate::verbs) fn post(&self, put: &mut u32, wr: SendWr<'_>) -> Result {
+    pub(crate) fn post(&self, put: &mut u32, wr: SendWr<'_>) -> Result {
         if WqeHeader(self.ring.header(*put)).has(flag::VALID) {
             return Err(ENOMEM);
         }
@@ -305,7 +305,7 @@ impl SendQueue {
     }
 
     /// The lock under which a kernel user posts.
-    pub(in crate::verbs) fn put(&self) -> &SpinLockIrq<u32> {
+    pub(crate) fn put(&self) -> &SpinLockIrq<u32> {
         &self.put
     }
 }

@@ -45,7 +45,7 @@ pub(crate) enum LocalBuf {
 impl LocalBuf {
     /// Finds the memory of `sge` and checks the whole of it; `kernel` is what makes key 0 valid.
     #[inline]
-    pub(in crate::verbs) fn new(
+    pub(crate) fn new(
         regions: &RegionTable,
         by: Association,
         kernel: Option<KernelMemory>,

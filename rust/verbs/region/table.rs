@@ -59,14 +59,14 @@ pub(crate) struct RegionTable {
 
 impl RegionTable {
     /// No regions.
-    pub(in crate::verbs) fn new() -> impl PinInit<Self, Error> {
+    pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             table <- Table::new(1..MAX_INDEX + 1),
         })
     }
 
     /// Makes an invalid region under a random index. Process context; sleeps.
-    pub(in crate::verbs) fn create(
+    pub(crate) fn create(
         &self,
         pd: PdId,
         kind: Kind,
@@ -92,7 +92,7 @@ impl RegionTable {
     /// process context. By the owner of the region.
     ///
     /// The second time nothing happens: its index may be another region's by then.
-    pub(in crate::verbs) fn remove(&self, region: &Region) -> Option<Backing> {
+    pub(crate) fn remove(&self, region: &Region) -> Option<Backing> {
         let found = self.table.get_arc(region.index);
         if found.is_some_and(|found| core::ptr::eq(&*found, region)) {
             drop(self.table.remove(region.index));

@@ -116,15 +116,15 @@ impl Batch<'_> {
                 Start::Started
             }
             SendOp::LocalInv { stag } => {
-                let by = Invalidator::Local(self.qp.association());
+                let by = Invalidator::Local(self.queues.association());
                 let done = self.mrs.invalidate(stag, by).is_ok();
                 self.local_operation(entry, done)
             }
             SendOp::RegMr(reg) => {
-                let regions = self.qp.device().regions();
+                let regions = self.queues.regions();
                 // A concurrent revocation waits for these pins, and the registration for it.
                 self.mrs.release();
-                let done = regions.register(self.qp.association(), &reg).is_ok();
+                let done = regions.register(self.queues.association(), &reg).is_ok();
                 self.local_operation(entry, done)
             }
         }

@@ -7,7 +7,7 @@
 //! the owner has set, and work requests wait in the queue.
 
 use core::{
-    cmp::Ordering,
+    any::Any,
     net::IpAddr, //
 };
 
@@ -24,28 +24,12 @@ use super::{
     QpState, //
 };
 use crate::{
-    params, rendezvous,
+    params,
     stream::Close,
-    sys::{
-        context::Caller,
-        errno::{
-            EADDRNOTAVAIL,
-            EHOSTUNREACH,
-            EOPNOTSUPP, //
-        },
-        ib::{
-            attr::{
-                Change,
-                IbState,
-                PeerAttributes, //
-            },
-            path::AddressVector, //
-        },
-        iwcm::Handle, //
-    },
-    verbs::gid::{
-        self,
-        Standing, //
+    sys::ib::attr::{
+        Change,
+        IbState,
+        PeerAttributes, //
     },
 };
 
@@ -76,10 +60,9 @@ pub(crate) enum RendezvousRole {
 }
 
 /// The destination of a connection request to a queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expects {
-    /// The endpoint of that number in its device.
-    Endpoint(Handle),
+    /// The endpoint of its rendezvous.
+    Endpoint(Arc<dyn PeerEndpoint>),
     /// None yet: its owner may still name a peer.
     Later,
     /// None: it has no rendezvous.
@@ -125,8 +108,8 @@ pub(super) struct NamedPeer {
     pub(super) closing: bool,
     /// What the peer takes our first packet sequence number for, once connected.
     claim: Option<u32>,
-    /// The number of its endpoint in the device.
-    endpoint: Handle,
+    /// Its endpoint.
+    endpoint: Arc<dyn PeerEndpoint>,
 }
 
 impl NamedPeer {
@@ -159,75 +142,64 @@ impl NamedPeer {
     }
 }
 
-/// The role of one of two ends: the one with the smaller pair of GID and number connects.
-fn role(local: (gid::Gid, u32), remote: (gid::Gid, u32)) -> RendezvousRole {
-    match local.cmp(&remote) {
-        Ordering::Less => RendezvousRole::Initiator,
-        Ordering::Equal => RendezvousRole::Both,
-        Ordering::Greater => RendezvousRole::Responder,
-    }
+/// What a rendezvous needs of the queue pair that it begins for.
+pub(crate) struct ConnectorStart {
+    /// How the peer is reached.
+    pub(crate) reach: Reach,
+    /// The role of this end.
+    pub(crate) role: RendezvousRole,
+    /// The endpoint that connects.
+    pub(crate) endpoint: Arc<dyn PeerEndpoint>,
+}
+
+/// The rendezvous, as queue pairs know it; handed in at `RTR`.
+pub(crate) trait Connector {
+    /// Begins to connect a queue pair to a peer. Process context; sleeps, but does not wait for the
+    /// peer.
+    ///
+    /// `commit` makes the peer known to the queue pair, once; when it returns an error nothing has
+    /// begun.
+    fn begin(
+        &self,
+        qp: &Arc<Qp>,
+        peer: &PeerAttributes,
+        commit: &mut dyn FnMut(ConnectorStart) -> Result,
+    ) -> Result;
+}
+
+/// The endpoint that connects a queue pair to its peer.
+pub(crate) trait PeerEndpoint: Send + Sync {
+    /// Itself, for the rendezvous that has made it.
+    fn as_any(&self) -> &dyn Any;
 }
 
 impl Qp {
-    /// How a peer is reached, and this end's role.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL`: no host has that address. `EADDRNOTAVAIL`: our own is one that packets can not be
-    /// sent from. `EHOSTUNREACH`: there is no address, and no such queue pair on this host.
-    fn find_peer(&self, path: &AddressVector, number: u32) -> Result<(Reach, RendezvousRole)> {
-        let device = self.device();
-        let Some(route) = &path.route else {
-            let role = role((gid::NONE, self.qpn.get()), (gid::NONE, number));
-            crate::verbs::qp_in(device.net_id(), number).ok_or(EHOSTUNREACH)?;
-            return Ok((Reach::Local, role));
-        };
-        let role = role((route.local, self.qpn.get()), (route.remote, number));
-        let local = gid::ip_of(&route.local).ok_or(EINVAL)?;
-        let remote = gid::ip_of(&route.remote).ok_or(EINVAL)?;
-        let here = |gid| device.globals().gid_standing(device.net_id(), gid);
-        // Both ends must come to the same result.
-        let reach = match (here(&route.local), here(&route.remote)) {
-            (Standing::Address, Standing::Address) => Reach::Ip { local, remote },
-            (_, Standing::NameOnly) | (Standing::NameOnly, Standing::Address) => Reach::Local,
-            (Standing::Address, Standing::Foreign) => Reach::Ip { local, remote },
-            (_, Standing::Foreign) | (Standing::Foreign, _) => return Err(EADDRNOTAVAIL),
-        };
-        Ok((reach, role))
-    }
-
     /// To `RTR`, with a peer. Process context; sleeps, but does not wait for the peer.
     pub(super) fn begin_rendezvous(
         self: &Arc<Self>,
-        named: CheckedPeer,
+        connector: &dyn Connector,
+        peer: CheckedPeer,
         change: &Change,
     ) -> Result {
-        if params::rendezvous_port() == 0 {
-            return Err(EOPNOTSUPP);
-        }
-        let told = named.told;
-        // What belongs to the network namespace of an interface is for the processes in there.
-        if !Caller::is_in_net(self.device().net_id()) {
-            return Err(EADDRNOTAVAIL);
-        }
-        let (reach, role) = self.find_peer(&told.path, told.dest_qpn)?;
-        rendezvous::begin(self, reach, role, |endpoint| {
+        let told = peer.told;
+        connector.begin(self, &told, &mut |start| {
             let mut inner = self.inner.lock();
             if inner.state != QpState::Idle || !inner.initialised {
                 return Err(EINVAL);
             }
-            inner.attrs.keep(change);
+            let inner = &mut *inner;
+            self.keep(&mut inner.attrs, change);
             inner.peer = Some(NamedPeer {
                 told,
-                reach,
-                role,
+                reach: start.reach,
+                role: start.role,
                 rts: false,
                 closing: false,
                 claim: None,
-                endpoint,
+                endpoint: start.endpoint,
             });
-            self.set_rights(&inner);
-            self.set_state(&mut inner, QpState::Rtr);
+            self.set_rights(inner);
+            self.set_state(inner, QpState::Rtr);
             Ok(())
         })
     }
@@ -270,7 +242,7 @@ impl Qp {
             told.min_rnr_timer = change.min_rnr_timer.unwrap_or(told.min_rnr_timer);
             peer.rts = true;
             let contradicted = peer.is_contradicted();
-            inner.attrs.keep(change);
+            self.keep(&mut inner.attrs, change);
             self.set_rights(inner);
             if inner.state == QpState::Rtr {
                 self.set_state(inner, QpState::Waiting);
@@ -295,7 +267,7 @@ impl Qp {
             return Err(EINVAL);
         };
         peer.closing = true;
-        inner.attrs.keep(change);
+        self.keep(&mut inner.attrs, change);
         self.set_rights(&inner);
         if inner.state == QpState::Rts {
             self.set_state(&mut inner, QpState::Closing);
@@ -323,7 +295,7 @@ impl Qp {
             ird: inner.attrs.ird.into(),
             traffic_class: peer.told.path.route.map_or(0, |route| route.traffic_class),
             patience_ms: peer.patience_ms(),
-            work_waits: peer.rts && self.sq.is_pending(),
+            work_waits: peer.rts && self.queues.sq().is_pending(),
             waits_for_receives: rnr::is_for_ever(inner.attrs.rnr_retry),
         })
     }
@@ -332,7 +304,7 @@ impl Qp {
     pub(crate) fn expects(&self) -> Expects {
         let inner = self.inner.lock();
         match (&inner.peer, inner.state) {
-            (Some(peer), _) => Expects::Endpoint(peer.endpoint),
+            (Some(peer), _) => Expects::Endpoint(peer.endpoint.clone()),
             // `attached` says nothing: it is set before the peer is named.
             (None, QpState::Idle) => Expects::Later,
             (None, _) => Expects::None,
@@ -378,19 +350,5 @@ impl Qp {
     /// Process context.
     pub(crate) fn left_behind(self: &Arc<Self>) {
         self.fail();
-    }
-}
-
-#[kunit_tests(rsiw_verbs_direct)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_of_two_connects() {
-        let (a, b) = (([1; 16], 9), ([2; 16], 3));
-        assert_eq!(role(a, b), RendezvousRole::Initiator);
-        assert_eq!(role(b, a), RendezvousRole::Responder);
-        assert_eq!(role(a, a), RendezvousRole::Both);
-        assert_eq!(role((a.0, 8), a), RendezvousRole::Initiator);
     }
 }

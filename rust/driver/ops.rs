@@ -8,7 +8,15 @@ use kernel::{
     sync::Arc, //
 };
 
+use super::{
+    link,
+    RsiwDevice, //
+};
 use crate::{
+    qp::{
+        Qp,
+        QpParts, //
+    },
     sys::ib::{
         attr::{
             Attributes,
@@ -52,11 +60,8 @@ use crate::{
             ObjectSlot, //
         },
         gid::Gid,
-        ids::Qpn,
         limits,
-        link,
         mr::Mr,
-        qp::QpParts,
         queue::{
             recv::{
                 RecvRing,
@@ -65,9 +70,7 @@ use crate::{
             wqe::MAX_SGE, //
         },
         srq::Srq,
-        Device,
-        PdId,
-        Qp, //
+        PdId, //
     },
 };
 
@@ -87,7 +90,7 @@ pub(crate) struct Rsiw;
 // memory before the work request is completed (`Pins`), and of a region's before its revocation ends
 // (`PinCell`), which an invalidation and `dereg_mr` wait for. `Cq::poll` looks queue pairs up.
 unsafe impl Driver for Rsiw {
-    type Device = Device;
+    type Device = RsiwDevice;
     type Pd = Pd;
     type Cq = Cq;
     type Qp = Qp;
@@ -129,35 +132,35 @@ unsafe impl Driver for Rsiw {
         link::netns_exit(net)
     }
 
-    fn removed(device: &Arc<Device>) {
+    fn removed(device: &Arc<RsiwDevice>) {
         device.set_going();
-        device.cm_state().shut_down();
+        device.cm().registry().shut_down();
         device.is_removed();
     }
 
-    fn gid(device: &Device, index: u32) -> Gid {
-        device.gid(index)
+    fn gid(device: &RsiwDevice, index: u32) -> Gid {
+        device.verbs().gid(index)
     }
 
-    fn counter(device: &Device, index: usize) -> u64 {
-        device.counters().read(index)
+    fn counter(device: &RsiwDevice, index: usize) -> u64 {
+        device.verbs().counters().read(index)
     }
 
-    fn create_pd(device: &Arc<Device>) -> Result<Arc<Pd>> {
+    fn create_pd(device: &Arc<RsiwDevice>) -> Result<Arc<Pd>> {
         let pd = Pd {
-            _object_slot: ObjectSlot::take(device, ObjectKind::Pd)?,
-            id: PdId::new(device.next_number()),
+            _object_slot: ObjectSlot::take(device.verbs(), ObjectKind::Pd)?,
+            id: PdId::new(device.verbs().next_number()),
         };
         Ok(Arc::new(pd, GFP_KERNEL)?)
     }
 
-    fn create_cq(device: &Arc<Device>, request: CqRequest) -> Result<Arc<Cq>> {
+    fn create_cq(device: &Arc<RsiwDevice>, request: CqRequest) -> Result<Arc<Cq>> {
         if request.entries == 0 || request.entries > limits::MAX_CQE {
             return Err(EINVAL);
         }
-        let object_slot = ObjectSlot::take(device, ObjectKind::Cq)?;
+        let object_slot = ObjectSlot::take(device.verbs(), ObjectKind::Cq)?;
         // No more than a name for the process.
-        let number = device.next_number() as u32;
+        let number = device.verbs().next_number() as u32;
         Cq::new(
             object_slot,
             number,
@@ -175,17 +178,18 @@ unsafe impl Driver for Rsiw {
         cq.retire();
     }
 
-    fn poll_cq(cq: &Cq, room: &mut WcRoom<'_>) {
-        cq.poll(room);
+    fn poll_cq(device: &RsiwDevice, cq: &Cq, room: &mut WcRoom<'_>) {
+        let qps = device.globals().qps();
+        cq.poll(room, |number| qps.core(device.verbs(), number));
     }
 
     fn arm_cq(cq: &Cq, arm: Arm) -> bool {
         cq.arm(arm)
     }
 
-    fn create_qp(device: &Arc<Device>, request: QpRequest<'_, Self>) -> Result<Arc<Qp>> {
+    fn create_qp(device: &Arc<RsiwDevice>, request: QpRequest<'_, Self>) -> Result<Arc<Qp>> {
         let cap = request.cap.checked(request.srq.is_some(), request.owner)?;
-        let object_slot = ObjectSlot::take(device, ObjectKind::Qp)?;
+        let object_slot = ObjectSlot::take(device.verbs(), ObjectKind::Qp)?;
         let rq = match request.srq {
             Some(srq) if srq.pd() != request.pd.id => return Err(EINVAL),
             Some(srq) => RecvSource::Shared(srq),
@@ -195,10 +199,10 @@ unsafe impl Driver for Rsiw {
                 request.owner,
             )?)?,
         };
-        device.globals().qps().insert_with(|number| {
+        device.globals().qps().insert_with(|qpn| {
             Qp::new(QpParts {
                 object_slot,
-                qpn: Qpn::new(number),
+                qpn,
                 pd: request.pd.id,
                 send_cq: request.send_cq,
                 recv_cq: request.recv_cq,
@@ -215,8 +219,8 @@ unsafe impl Driver for Rsiw {
         QpInfo {
             number: qp.qpn().get(),
             cap: qp.attributes().cap,
-            sq: qp.sq().ring(),
-            rq: qp.rq().ring().map(RecvRing::ring),
+            sq: qp.queues().sq().ring(),
+            rq: qp.queues().rq().ring().map(RecvRing::ring),
         }
     }
 
@@ -224,17 +228,17 @@ unsafe impl Driver for Rsiw {
         qp.is_made();
     }
 
-    fn modify_qp(qp: &Arc<Qp>, change: &Change) -> Result {
-        qp.modify(change)
+    fn modify_qp(device: &Arc<RsiwDevice>, qp: &Arc<Qp>, change: &Change) -> Result {
+        qp.modify(change, &**device)
     }
 
     fn query_qp(qp: &Qp) -> Attributes {
         qp.attributes()
     }
 
-    fn destroy_qp(qp: &Arc<Qp>) {
+    fn destroy_qp(device: &Arc<RsiwDevice>, qp: &Arc<Qp>) {
         qp.destroy();
-        drop(qp.device().globals().qps().remove(qp.qpn().get()));
+        device.globals().qps().remove(qp.qpn());
     }
 
     fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_>) -> Result {
@@ -250,14 +254,14 @@ unsafe impl Driver for Rsiw {
     }
 
     fn create_srq(
-        device: &Arc<Device>,
+        device: &Arc<RsiwDevice>,
         pd: &Arc<Pd>,
         attr: SrqAttr,
         owner: Owner,
         core: Arc<CoreRef<CoreSrq>>,
     ) -> Result<Arc<Srq>> {
         Srq::new(
-            ObjectSlot::take(device, ObjectKind::Srq)?,
+            ObjectSlot::take(device.verbs(), ObjectKind::Srq)?,
             pd.id,
             attr,
             owner,
@@ -285,21 +289,21 @@ unsafe impl Driver for Rsiw {
         srq.post(wrs)
     }
 
-    fn reg_user_mr(device: &Arc<Device>, pd: &Arc<Pd>, mr: UserMr) -> Result<Arc<Mr>> {
-        Mr::user(device, pd.id, mr)
+    fn reg_user_mr(device: &Arc<RsiwDevice>, pd: &Arc<Pd>, mr: UserMr) -> Result<Arc<Mr>> {
+        Mr::user(device.verbs(), pd.id, mr)
     }
 
     fn reg_dma_mr(
-        device: &Arc<Device>,
+        device: &Arc<RsiwDevice>,
         pd: &Arc<Pd>,
         memory: KernelMemory,
         access: u32,
     ) -> Result<Arc<Mr>> {
-        Mr::dma(device, pd.id, memory, access)
+        Mr::dma(device.verbs(), pd.id, memory, access)
     }
 
-    fn alloc_mr(device: &Arc<Device>, pd: &Arc<Pd>, max: u32) -> Result<Arc<Mr>> {
-        Mr::fast(device, pd.id, max)
+    fn alloc_mr(device: &Arc<RsiwDevice>, pd: &Arc<Pd>, max: u32) -> Result<Arc<Mr>> {
+        Mr::fast(device.verbs(), pd.id, max)
     }
 
     fn mr_key(mr: &Mr) -> u32 {

@@ -28,8 +28,11 @@ use super::{
 use crate::{
     stream::{
         Close,
+        Config,
         EndReason,
         Stream,
+        StreamOwner,
+        StreamUser,
         Unfinished, //
     },
     sys::{
@@ -38,6 +41,7 @@ use crate::{
             core_ref::CoreHold,
             event::CoreQp, //
         },
+        socket::Socket,
         work, //
     },
     verbs::queue::recv::RecvSource, //
@@ -83,12 +87,65 @@ impl QpInner {
     }
 }
 
+/// One end of a queue pair's connection, as its stream knows it.
+struct StreamEnd {
+    /// The queue pair.
+    qp: Arc<Qp>,
+    /// It is the receiving end of a queue pair that is connected to itself.
+    mirror: bool,
+}
+
+impl StreamOwner for StreamEnd {
+    fn starting(&self, stream: Arc<Stream>) -> Result {
+        match self.mirror {
+            true => self.qp.set_mirror(stream),
+            false => self.qp.set_rts(stream),
+        }
+    }
+
+    fn closing(&self) {
+        self.qp.enter_closing();
+    }
+
+    fn ended(&self, reason: EndReason, unfinished: Unfinished) {
+        match self.mirror {
+            true => self.qp.mirror_ended(reason, unfinished),
+            false => self.qp.stream_ended(reason, unfinished),
+        }
+    }
+
+    fn failed(&self) -> Option<Close> {
+        self.qp.failed()
+    }
+
+    fn overflowed(&self) {
+        self.qp.fail();
+    }
+}
+
 impl Qp {
+    /// Puts a socket into full operation phase for the queue pair, as [`Stream::start`].
+    pub(crate) fn start_stream(
+        self: &Arc<Self>,
+        socket: Socket,
+        config: Config,
+        user: Arc<dyn StreamUser>,
+    ) -> Result<Arc<Stream>, (Error, Socket)> {
+        let end = StreamEnd {
+            qp: self.clone(),
+            mirror: config.mirror,
+        };
+        match Arc::new(end, GFP_KERNEL) {
+            Ok(end) => Stream::start(self.queues.clone(), end, user, socket, config),
+            Err(error) => Err((error.into(), socket)),
+        }
+    }
+
     /// Gives the queue pair to a stream that is about to start. Process context.
     ///
     /// `EINVAL` if it has or had a stream, `ENOTCONN` if it is in error; the caller then gives the
     /// connection up.
-    pub(crate) fn set_rts(&self, stream: Arc<Stream>) -> Result {
+    fn set_rts(&self, stream: Arc<Stream>) -> Result {
         let mut inner = self.inner.lock();
         if inner.started {
             return Err(EINVAL);
@@ -103,19 +160,12 @@ impl Qp {
         Ok(())
     }
 
-    /// Tells how far closing has gone, for `query_qp`. Any context.
-    pub(crate) fn enter(&self, state: QpState) {
+    /// The connection has begun to close in order. Any context.
+    fn enter_closing(&self) {
         let mut inner = self.inner.lock();
-        let later = match state {
-            QpState::Closing => {
-                inner.closing = true;
-                inner.state == QpState::Rts
-            }
-            QpState::Terminate => matches!(inner.state, QpState::Rts | QpState::Closing),
-            _ => false,
-        };
-        if later {
-            self.set_state(&mut inner, state);
+        inner.closing = true;
+        if inner.state == QpState::Rts {
+            self.set_state(&mut inner, QpState::Closing);
         }
     }
 
@@ -123,7 +173,7 @@ impl Qp {
     /// neither queues nor regions. Softirq or process context, the socket lock held.
     ///
     /// `unfinished` is what it had fetched, and did not carry out.
-    pub(crate) fn stream_ended(self: &Arc<Self>, reason: EndReason, unfinished: Unfinished) {
+    fn stream_ended(self: &Arc<Self>, reason: EndReason, unfinished: Unfinished) {
         let lost = !unfinished.is_empty();
         // What the receiving end has noted of a queue pair that is connected to itself.
         let told = self.events.load(Relaxed) != 0;
@@ -184,7 +234,7 @@ impl Qp {
     /// context.
     ///
     /// `ENOTCONN` if the sending end is not there any more.
-    pub(crate) fn set_mirror(&self, stream: Arc<Stream>) -> Result {
+    fn set_mirror(&self, stream: Arc<Stream>) -> Result {
         let mut inner = self.inner.lock();
         if inner.state != QpState::Rts || inner.mirror.is_some() {
             return Err(crate::sys::errno::ENOTCONN);
@@ -195,7 +245,7 @@ impl Qp {
     }
 
     /// As [`stream_ended`](Self::stream_ended), of the receiving end.
-    pub(crate) fn mirror_ended(self: &Arc<Self>, reason: EndReason, unfinished: Unfinished) {
+    fn mirror_ended(self: &Arc<Self>, reason: EndReason, unfinished: Unfinished) {
         self.keep_unfinished(unfinished, true);
         let mut inner = self.inner.lock();
         let mirror = inner.mirror.take();
@@ -283,7 +333,7 @@ impl Qp {
     /// Tells that nothing of a shared receive queue is held any more, and nothing will be taken
     /// (the kernel's `ib_drain_qp()` waits for that).
     pub(super) fn tell_last_wqe(self: &Arc<Self>) {
-        if matches!(self.rq, RecvSource::Shared(_)) {
+        if matches!(self.queues.rq(), RecvSource::Shared(_)) {
             self.fatal(QpEvent::LastWqeReached);
         }
     }
@@ -296,7 +346,7 @@ impl Qp {
     }
 
     /// How the stream is to end of a queue pair that is in error; `None` if it is not. Any context.
-    pub(crate) fn failed(&self) -> Option<Close> {
+    fn failed(&self) -> Option<Close> {
         let inner = self.inner.lock();
         (inner.state == QpState::Error).then(|| match inner.closing {
             true => Close::Disconnect,
@@ -376,7 +426,7 @@ impl Qp {
     }
 
     /// From now on `ib_core`'s object leads here.
-    pub(in crate::verbs) fn is_made(&self) {
+    pub(crate) fn is_made(&self) {
         self.made.store(true, Release);
     }
 
@@ -386,7 +436,7 @@ impl Qp {
     /// `None` when it is being destroyed already. And when it is still being made, as the reference
     /// is given back by way of `ib_core`'s object: a process may have guessed its number. Or it is
     /// another process's, which no earlier check has excluded. For a queue pair of the
-    /// kernel that is asked later ([`qp_of`](crate::verbs::Device::qp_of)): its user may connect it
+    /// kernel that is asked later ([`of_param`](super::table::QpTable::of_param)): its user may connect it
     /// in the context of any process.
     pub(crate) fn cm_get(&self) -> Option<CoreHold<CoreQp>> {
         let ours = !self.is_user() || self.maker.is_one_with(Caller::now()) || Caller::is_trusted();
@@ -397,7 +447,7 @@ impl Qp {
 
     /// Ends the queue pair: nothing of it is heard any more once this has returned. Process
     /// context; sleeps until the stream, the connection manager and `iw_cm` have let go.
-    pub(in crate::verbs) fn destroy(self: &Arc<Self>) {
+    pub(crate) fn destroy(self: &Arc<Self>) {
         self.tell_owner_closes();
         self.fail_quietly();
         self.core.retire();

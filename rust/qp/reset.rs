@@ -11,6 +11,7 @@ use kernel::{
 };
 
 use super::{
+    rnr,
     Qp,
     QpInner,
     QpState, //
@@ -40,7 +41,8 @@ impl Qp {
         {
             let mut inner = self.inner.lock();
             // What a process has posted may not be left to its next life.
-            let posted = self.is_user() && (self.sq.is_pending() || self.rq.is_pending());
+            let posted =
+                self.is_user() && (self.queues.sq().is_pending() || self.queues.rq().is_pending());
             if inner.state == QpState::Idle && inner.attached.is_none() && !posted {
                 self.renew(&mut inner);
                 return Ok(());
@@ -65,7 +67,10 @@ impl Qp {
             // A concurrent flush has looked at the state before the change.
             let flushing = self.flushing.lock();
             let mut inner = self.inner.lock();
-            if flushing.is_empty() && !self.sq.is_pending() && !self.rq.is_pending() {
+            if flushing.is_empty()
+                && !self.queues.sq().is_pending()
+                && !self.queues.rq().is_pending()
+            {
                 self.renew(&mut inner);
                 return Ok(());
             }
@@ -90,6 +95,7 @@ impl Qp {
         inner.resetting = false;
         inner.last_wqe = false;
         inner.attrs = Default::default();
+        self.queues.set_rnr_limit(rnr::limit(&inner.attrs));
         self.set_rights(inner);
         self.set_state(inner, QpState::Idle);
     }

@@ -6,12 +6,12 @@
 //! `min_rnr_timer`, and the requester sends it again after that time, `rnr_retry` times. Here the
 //! receiving end holds the Send for as long, by its own two attributes.
 
-use kernel::sync::{
-    atomic::Relaxed,
-    Arc, //
-};
+use kernel::sync::Arc;
 
-use super::Qp;
+use super::{
+    modify::KeptAttributes,
+    Qp, //
+};
 use crate::params;
 
 /// The `rnr_retry` that means without end.
@@ -47,29 +47,20 @@ fn limit_ns(timer: u8, retries: u8) -> Option<u64> {
     Some(time.wrapping_mul(UNIT_NS).wrapping_mul(retries.into()))
 }
 
+/// Nanoseconds for which a Send may wait for a receive; `None`: for ever. The module's parameter where
+/// the owner has not told both attributes: a connection manager does not.
+pub(super) fn limit(attrs: &KeptAttributes) -> Option<u64> {
+    match (attrs.min_rnr_timer, attrs.rnr_retry) {
+        (Some(timer), Some(retries)) => limit_ns(timer, retries),
+        _ => Some(u64::from(params::rnr_timeout_ms()).wrapping_mul(1_000_000)),
+    }
+}
+
 impl Qp {
-    /// Nanoseconds for which a Send may wait for a receive; `None`: for ever. The module's parameter
-    /// where the owner has not told both attributes: a connection manager does not. Any context.
-    pub(crate) fn rnr_limit(&self) -> Option<u64> {
-        let (timer, retries) = {
-            let attrs = &self.inner.lock().attrs;
-            (attrs.min_rnr_timer, attrs.rnr_retry)
-        };
-        match (timer, retries) {
-            (Some(timer), Some(retries)) => limit_ns(timer, retries),
-            _ => Some(u64::from(params::rnr_timeout_ms()).wrapping_mul(1_000_000)),
-        }
-    }
-
-    /// Notes that the stream holds a Send, or does not any more.
-    pub(crate) fn set_held(&self, held: bool) {
-        self.held.store(held, Relaxed);
-    }
-
     /// A kernel user has posted receives: has the stream that holds a Send look for them. A hold that
     /// begins just now may be missed, and looks by itself. Any context but hard interrupts.
     pub(super) fn tell_held(self: &Arc<Self>) {
-        if !self.held.load(Relaxed) {
+        if !self.queues.is_held() {
             return;
         }
         let (stream, mirror) = {

@@ -79,10 +79,13 @@ impl Qp {
     /// Changes the state. In error nothing more is taken up from queues of its own, although the
     /// stream, which hears of it later, may still be at work.
     pub(super) fn set_state(&self, inner: &mut QpInner, state: QpState) {
-        trace::qp_state(self.qpn.get(), inner.state.traced(), state.traced());
+        trace::qp_state(
+            self.queues.qpn().get(),
+            inner.state.traced(),
+            state.traced(),
+        );
         inner.state = state;
-        self.sq.set_closed(state == QpState::Error);
-        self.rq.set_closed(state == QpState::Error);
+        self.queues.set_closed(state == QpState::Error);
         self.state.store(state as u32, Release);
     }
 }

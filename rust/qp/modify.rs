@@ -9,12 +9,16 @@
 
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    }, //
+    sync::Arc, //
 };
 
+use super::{
+    peer::Connector,
+    rnr,
+    Qp,
+    QpInner,
+    QpState, //
+};
 pub(crate) use crate::sys::ib::attr::{
     Attributes,
     Cap,
@@ -25,16 +29,10 @@ use crate::{
     sys::ib::ring::Owner,
     verbs::{
         limits,
-        qp::{
-            Qp,
-            QpInner,
-            QpState, //
-        },
         queue::wqe::{
             MAX_INLINE,
             MAX_SGE, //
-        },
-        region::Access, //
+        }, //
     },
 };
 
@@ -47,7 +45,7 @@ impl Cap {
     /// A kernel user is told what it asked for: it takes more for a right to more, and has completion
     /// queues for the former only. A queue has at least one element: without one a process could not
     /// map it.
-    pub(in crate::verbs) fn checked(self, shared_rq: bool, owner: Owner) -> Result<Self> {
+    pub(crate) fn checked(self, shared_rq: bool, owner: Owner) -> Result<Self> {
         let too_much = self.max_send_wr > limits::MAX_QP_WR
             || (!shared_rq && self.max_recv_wr > limits::MAX_QP_WR)
             || self.max_send_sge as usize > MAX_SGE
@@ -79,29 +77,29 @@ impl Cap {
     }
 
     /// Elements of the send queue.
-    pub(in crate::verbs) fn send_depth(&self) -> Result<u32> {
+    pub(crate) fn send_depth(&self) -> Result<u32> {
         self.max_send_wr.checked_next_power_of_two().ok_or(EINVAL)
     }
 
     /// Elements of the receive queue.
-    pub(in crate::verbs) fn recv_depth(&self) -> Result<u32> {
+    pub(crate) fn recv_depth(&self) -> Result<u32> {
         self.max_recv_wr.checked_next_power_of_two().ok_or(EINVAL)
     }
 
     /// Scatter-gather elements of a send work request.
-    pub(in crate::verbs) fn max_send_sge(&self) -> u8 {
+    pub(crate) fn max_send_sge(&self) -> u8 {
         self.max_send_sge.min(MAX_SGE as u32) as u8
     }
 
     /// Scatter-gather elements of a receive work request.
-    pub(in crate::verbs) fn max_recv_sge(&self) -> u8 {
+    pub(crate) fn max_recv_sge(&self) -> u8 {
         self.max_recv_sge.min(MAX_SGE as u32) as u8
     }
 }
 
 /// The attributes that are kept for the owner.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::verbs) struct Kept {
+pub(crate) struct KeptAttributes {
     /// Rights of the peer, as the owner has set them.
     access: u32,
     /// Reads we may have outstanding (ORD).
@@ -114,9 +112,9 @@ pub(in crate::verbs) struct Kept {
     pub(super) min_rnr_timer: Option<u8>,
 }
 
-impl Kept {
+impl KeptAttributes {
     /// Takes over what `change` has.
-    pub(super) fn keep(&mut self, change: &Change) {
+    fn keep(&mut self, change: &Change) {
         self.access = change.access.unwrap_or(self.access);
         self.ord = change.max_rd_atomic.unwrap_or(self.ord);
         self.ird = change.max_dest_rd_atomic.unwrap_or(self.ird);
@@ -125,7 +123,7 @@ impl Kept {
     }
 }
 
-impl Default for Kept {
+impl Default for KeptAttributes {
     fn default() -> Self {
         Self {
             access: 0,
@@ -148,6 +146,12 @@ enum Step {
 }
 
 impl Qp {
+    /// Takes over what `change` has.
+    pub(super) fn keep(&self, attrs: &mut KeptAttributes, change: &Change) {
+        attrs.keep(change);
+        self.queues.set_rnr_limit(rnr::limit(attrs));
+    }
+
     /// The state as the verbs name it.
     fn ib_state(inner: &QpInner) -> IbState {
         match (inner.state, &inner.peer) {
@@ -178,7 +182,7 @@ impl Qp {
     /// Changes attributes. Process context, may sleep; does not wait for the peer.
     ///
     /// `EINVAL` for anything that can not be, and nothing is changed then.
-    pub(in crate::verbs) fn modify(self: &Arc<Self>, change: &Change) -> Result {
+    pub(crate) fn modify(self: &Arc<Self>, change: &Change, connector: &dyn Connector) -> Result {
         let depth_ok = |n: Option<u8>| n.is_none_or(|n| u16::from(n) <= limits::MAX_RD_ATOM);
         if change.unsupported
             || change.port.is_some_and(|port| port != PORT)
@@ -209,7 +213,7 @@ impl Qp {
             if !change.is_transition_from(now) {
                 return Err(EINVAL);
             }
-            self.begin_rendezvous(change.peer()?, change)
+            self.begin_rendezvous(connector, change.peer()?, change)
         } else {
             self.modify_connected(change)
         }
@@ -224,7 +228,7 @@ impl Qp {
         };
         match step {
             Some(Step::Fail) => {
-                inner.attrs.keep(change);
+                self.keep(&mut inner.attrs, change);
                 drop(inner);
                 self.tell_owner_closes();
                 self.fail();
@@ -238,13 +242,13 @@ impl Qp {
                 Ok(())
             }
             Some(Step::Note(state)) => {
-                inner.attrs.keep(change);
+                self.keep(&mut inner.attrs, change);
                 inner.initialised = true;
                 self.set_state(&mut inner, state);
                 Ok(())
             }
             None => {
-                inner.attrs.keep(change);
+                self.keep(&mut inner.attrs, change);
                 Ok(())
             }
         }
@@ -258,20 +262,14 @@ impl Qp {
             Some(_) => inner.attrs.access,
             None => u32::MAX,
         };
-        self.rights.store(rights, Relaxed);
-    }
-
-    /// Whether the peer may do this at all. Any context.
-    #[inline]
-    pub(crate) fn grants(&self, need: Access) -> bool {
-        Access::from_ib(self.rights.load(Relaxed)).has(need)
+        self.queues.set_rights(rights);
     }
 
     /// Tells the attributes. Process context.
     ///
     /// A new queue pair is told to be in `INIT`, as is usual for RNICs, whose idle state is both
     /// (rdma-core's tests insist on it).
-    pub(in crate::verbs) fn attributes(&self) -> Attributes {
+    pub(crate) fn attributes(&self) -> Attributes {
         let inner = self.inner.lock();
         let state = match Self::ib_state(&inner) {
             IbState::Reset if !inner.was_reset => IbState::Init,

@@ -15,6 +15,10 @@ use kernel::{
     time::msecs_to_jiffies, //
 };
 
+use super::{
+    Qp,
+    QpState, //
+};
 use crate::{
     stream::Unfinished,
     sys::{
@@ -26,10 +30,6 @@ use crate::{
             Completion,
             WcOpcode,
             WcStatus, //
-        },
-        qp::{
-            Qp,
-            QpState, //
         },
         queue::{
             recv::RecvSource,
@@ -154,7 +154,9 @@ impl Qp {
         let of = &mut flushing.of_stream;
         self.flush_queue(&mut flushing.left_send, &mut done, || self.next_send(of));
         // In a shared completion queue receives wait for the sends before them.
-        if flushing.left_send.is_none() || !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
+        if flushing.left_send.is_none()
+            || !Arc::ptr_eq(self.queues.send_cq(), self.queues.recv_cq())
+        {
             let mut of = [&mut flushing.of_stream, &mut flushing.of_mirror];
             self.flush_queue(&mut flushing.left_recv, &mut done, || {
                 self.next_recv(&mut of)
@@ -169,7 +171,7 @@ impl Qp {
         }
         if flushing.left_send.is_some() || flushing.left_recv.is_some() {
             self.flush_later(flushing.wait(ROOM));
-        } else if self.is_user() && matches!(self.rq, RecvSource::Own(_)) {
+        } else if self.is_user() && matches!(self.queues.rq(), RecvSource::Own(_)) {
             self.flush_later(flushing.wait(LATE));
         }
         drop(guard);
@@ -203,7 +205,7 @@ impl Qp {
         let left = of_stream.as_mut().and_then(Unfinished::next_send);
         let (id, opcode, status) = match left {
             Some(left) => left,
-            None => match self.sq.fetch_to_flush()? {
+            None => match self.queues.sq().fetch_to_flush()? {
                 Ok(wqe) => (wqe.id, wqe.opcode(), WcStatus::WrFlush),
                 Err(BadWqe { id, opcode, .. }) => (id, opcode, WcStatus::WrFlush),
             },
@@ -219,7 +221,8 @@ impl Qp {
         let id = match left {
             Some(id) => id,
             None => self
-                .rq
+                .queues
+                .rq()
                 .take_to_flush()?
                 .map_or_else(|bad| bad.id, |wqe| wqe.id),
         };
@@ -253,16 +256,17 @@ impl Qp {
     /// loses what does not fit, and has been told so.
     fn report_flushed(&self, flushed: &Flushed) -> bool {
         let cq = match flushed.opcode {
-            WcOpcode::Recv => &self.recv_cq,
-            _ => &self.send_cq,
+            WcOpcode::Recv => self.queues.recv_cq(),
+            _ => self.queues.send_cq(),
         };
         if self.is_user() {
-            let _ = cq.complete(self.qpn, &flushed.completion());
+            let _ = cq.complete(self.queues.qpn(), &flushed.completion());
             return true;
         }
         // A shared queue's last receive is one, and its owner may poll only after that event.
-        let urgent = flushed.opcode == WcOpcode::Recv && matches!(self.rq, RecvSource::Shared(_));
-        cq.try_complete(self.qpn, &flushed.completion(), urgent)
+        let urgent =
+            flushed.opcode == WcOpcode::Recv && matches!(self.queues.rq(), RecvSource::Shared(_));
+        cq.try_complete(self.queues.qpn(), &flushed.completion(), urgent)
     }
 
     /// Has a work item flush after so many milliseconds. With the flush lock held: none is queued once

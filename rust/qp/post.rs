@@ -51,7 +51,7 @@ impl QpInner {
 impl Qp {
     /// A process has posted work requests; the kick may be deferred if others are
     /// likely to follow. Process context.
-    pub(in crate::verbs) fn doorbell(self: &Arc<Self>) {
+    pub(crate) fn doorbell(self: &Arc<Self>) {
         if self.state() == QpState::Rts {
             let stream = self.inner.lock().stream.clone();
             if let Some(stream) = stream {
@@ -81,7 +81,7 @@ impl Qp {
     ///
     /// `ENOTCONN` before the connection is there, `EINVAL` for a request that makes no sense or
     /// when a process owns the queue, `ENOMEM` when the queue is full.
-    pub(in crate::verbs) fn post_send(self: &Arc<Self>, wrs: &mut SendWrs<'_>) -> Result {
+    pub(crate) fn post_send(self: &Arc<Self>, wrs: &mut SendWrs<'_>) -> Result {
         if self.is_user() {
             return Err(EINVAL);
         }
@@ -91,12 +91,12 @@ impl Qp {
             return Err(crate::sys::errno::ENOTCONN);
         }
         let mut posted = false;
-        let mut put = self.sq.put().lock();
+        let mut put = self.queues.sq().put().lock();
         let result = loop {
             let Some(wr) = wrs.current() else {
                 break Ok(());
             };
-            if let Err(error) = self.sq.post(&mut put, wr) {
+            if let Err(error) = self.queues.sq().post(&mut put, wr) {
                 break Err(error);
             }
             wrs.accept();
@@ -113,8 +113,8 @@ impl Qp {
     }
 
     /// Posts receive work requests of a kernel user. Any context.
-    pub(in crate::verbs) fn post_recv(self: &Arc<Self>, wrs: &mut RecvWrs<'_>) -> Result {
-        let result = self.rq.ring().ok_or(EINVAL)?.post(wrs);
+    pub(crate) fn post_recv(self: &Arc<Self>, wrs: &mut RecvWrs<'_>) -> Result {
+        let result = self.queues.rq().ring().ok_or(EINVAL)?.post(wrs);
         if self.state() == QpState::Error {
             self.flush();
         } else {

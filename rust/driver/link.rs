@@ -16,7 +16,12 @@ use kernel::{
     }, //
 };
 
+use super::{
+    Rsiw, //
+    RsiwDevice,
+};
 use crate::{
+    qp::table::QpTable,
     rendezvous::RendezvousListeners,
     sys::{
         errno::EOPNOTSUPP,
@@ -33,8 +38,7 @@ use crate::{
                 Notifiers, //
             },
         },
-        random,
-        table::Table, //
+        random, //
     },
     verbs::{
         gid::{
@@ -42,25 +46,20 @@ use crate::{
             Gid,
             Standing, //
         },
-        ids::Qpn,
-        Device,
-        Qp,
-        Rsiw, //
+        Device, //
     },
 };
 
 /// What all devices of the module have in common.
 #[pin_data]
 pub(super) struct Globals {
-    /// Queue pairs by number: unique on the host, so that two of them can name each other.
-    #[pin]
-    qps: Table<Qp>,
+    /// Queue pairs by number.
+    qps: Arc<QpTable>,
     /// Devices that are registered, or about to be.
     #[pin]
-    devices: Mutex<KVec<Arc<Device>>>,
+    devices: Mutex<KVec<Arc<RsiwDevice>>>,
     /// Rendezvous listeners.
-    #[pin]
-    rendezvous: RendezvousListeners,
+    rendezvous: Arc<RendezvousListeners>,
     /// One device is made at a time: what interfaces and GUIDs are free is asked first, and has to
     /// stay so.
     #[pin]
@@ -70,24 +69,26 @@ pub(super) struct Globals {
 impl Globals {
     /// No devices.
     fn new() -> Result<Arc<Self>> {
-        Arc::try_pin_init(
-            try_pin_init!(Self {
-                qps <- Table::new(Qpn::MIN..Qpn::MAX),
+        let qps = QpTable::new()?;
+        let rendezvous = RendezvousListeners::new(qps.clone())?;
+        Arc::pin_init(
+            pin_init!(Self {
+                qps,
                 devices <- new_mutex!(KVec::new(), "rsiw_devices"),
-                rendezvous <- RendezvousListeners::new(),
+                rendezvous,
                 adding <- new_mutex!((), "rsiw_adding"),
-            }? Error),
+            }),
             GFP_KERNEL,
         )
     }
 
     /// Queue pairs by number.
-    pub(super) fn qps(&self) -> &Table<Qp> {
+    pub(super) fn qps(&self) -> &Arc<QpTable> {
         &self.qps
     }
 
     /// Rendezvous listeners.
-    pub(super) fn rendezvous(&self) -> &RendezvousListeners {
+    pub(super) fn rendezvous(&self) -> &Arc<RendezvousListeners> {
         &self.rendezvous
     }
 
@@ -97,8 +98,8 @@ impl Globals {
         let of = |standing| {
             devices
                 .iter()
-                .filter(|device| device.is_in(net) && !device.going())
-                .any(|device| device.gid_standing(gid) == standing)
+                .filter(|device| device.verbs().is_in(net) && !device.verbs().going())
+                .any(|device| device.verbs().gid_standing(gid) == standing)
         };
         if of(Standing::Address) {
             Standing::Address
@@ -115,14 +116,14 @@ impl Globals {
     fn guid_for(&self, id: [u8; 8]) -> [u8; 8] {
         let devices = self.devices.lock();
         let mut guid = id;
-        while devices.iter().any(|device| device.has_guid(guid)) {
+        while devices.iter().any(|device| device.verbs().has_guid(guid)) {
             guid = gid::eui64(random_address());
         }
         guid
     }
 
     /// Calls `f`, which does not sleep for long, with every device.
-    fn for_each(&self, f: impl Fn(&Arc<Device>)) {
+    fn for_each(&self, f: impl Fn(&Arc<RsiwDevice>)) {
         self.devices.lock().iter().for_each(f);
     }
 
@@ -134,7 +135,7 @@ impl Globals {
                 .devices
                 .lock()
                 .iter()
-                .find(|device| pick(device))
+                .find(|device| pick(device.verbs()))
                 .cloned();
             let Some(device) = next else {
                 return;
@@ -146,8 +147,8 @@ impl Globals {
 
     /// Ends a device's registration, waits for a concurrent end, in the driver's code, too,
     /// and takes the device out of the list. Process context; sleeps.
-    pub(super) fn end(&self, device: &Arc<Device>) {
-        device.core().unregister();
+    pub(super) fn end(&self, device: &Arc<RsiwDevice>) {
+        device.verbs().core().unregister();
         self.devices
             .lock()
             .retain(|other| !core::ptr::eq(Arc::as_ptr(other), Arc::as_ptr(device)));
@@ -165,12 +166,6 @@ fn globals() -> Result<Arc<Globals>> {
     GLOBALS.lock().as_ref().cloned().ok_or(ENODEV)
 }
 
-/// The queue pair of that number on a device of a network namespace. Process context.
-pub(crate) fn qp_in(net: usize, number: u32) -> Option<Arc<Qp>> {
-    let qp = globals().ok()?.qps().get_arc(number)?;
-    qp.device().is_in(net).then_some(qp)
-}
-
 /// Makes a device of that name on an interface. Process context; sleeps.
 pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
     if netdev.kind() == NetdevKind::Other {
@@ -184,22 +179,23 @@ pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
     let id = gid::eui64(netdev.address().unwrap_or_else(random_address));
     let allocated = Allocated::<Rsiw>::new(netdev)?;
     let guid = globals.guid_for(id);
-    let device = Device::new(globals.clone(), allocated.reference()?, netdev, id, guid)?;
+    let device = Device::new(allocated.reference()?, netdev, id, guid)?;
+    let device = RsiwDevice::new(globals.clone(), device)?;
     // Whatever happens to the interface from here on finds the device in the list.
     let still = netdev.hold_still().ok_or(ENODEV)?;
     globals.devices.lock().push(device.clone(), GFP_KERNEL)?;
     drop(still);
     // On failure the core has called `removed`, which has the device taken out of the list.
     allocated.register(name, device.clone(), netdev, u64::from_ne_bytes(guid))?;
-    if device.going() {
+    if device.verbs().going() {
         // Its interface goes, or moves to another network namespace; the notifier may have found that
         // it could not be taken away yet.
-        device.core().unregister();
+        device.verbs().core().unregister();
         return Err(ENODEV);
     }
     // Addresses may have changed before the core knew the device's interface, when nobody was told.
     if let Some(still) = netdev.hold_still() {
-        device.look_again();
+        device.verbs().look_again();
         drop(still);
     }
     pr_debug!("rsiw: {name} on interface {}\n", netdev.ifindex());
@@ -220,17 +216,17 @@ pub(super) fn netdev_event(event: NetdevEvent, netdev: &Netdev<'_>) {
     };
     let id = netdev.id();
     globals.for_each(|device| {
-        if !device.is_on(id) {
+        if !device.verbs().is_on(id) {
             return;
         }
         match event {
             NetdevEvent::Gone => {
                 device.set_going();
-                device.core().unregister_queued();
+                device.verbs().core().unregister_queued();
             }
             NetdevEvent::Address => {
                 if let Some(address) = netdev.address() {
-                    device.set_address(address);
+                    device.verbs().set_address(address);
                 }
             }
         }
@@ -240,7 +236,7 @@ pub(super) fn netdev_event(event: NetdevEvent, netdev: &Netdev<'_>) {
 /// IP addresses of some interface have changed. Process context.
 pub(super) fn addresses_changed() {
     if let Ok(globals) = globals() {
-        globals.for_each(|device| device.refresh_addresses());
+        globals.for_each(|device| device.verbs().refresh_addresses());
     }
 }
 

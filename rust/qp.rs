@@ -3,8 +3,8 @@
 //! Queue pairs: RC, in the states of iWARP.
 //!
 //! A queue pair carries at most one stream in its life. The connection manager attaches while it
-//! sets a connection up, the stream takes over ([`Qp::set_rts`]), and when the stream has ended
-//! ([`Qp::stream_ended`]) everything that is still posted is flushed, once, in order: the send
+//! sets a connection up, the stream takes over ([`Qp::start_stream`]), and when the stream has ended
+//! ended everything that is still posted is flushed, once, in order: the send
 //! queue, then the receive queue.
 //!
 //! - [`state`]: the states
@@ -29,6 +29,7 @@ mod post;
 mod reset;
 mod rnr;
 mod state;
+pub(crate) mod table;
 
 use kernel::{
     impl_has_delayed_work,
@@ -83,20 +84,15 @@ use crate::{
         }, //
     },
     verbs::{
-        cq::{
-            Completion,
-            Cq, //
-        },
+        cq::Cq,
         device::ObjectSlot,
+        qp_queues::{
+            QpQueues,
+            QpQueuesParts, //
+        },
         queue::{
             recv::RecvSource,
-            send::SendQueue,
-            wqe::Sge, //
-        },
-        region::{
-            Access,
-            AccessError,
-            LocalBuf, //
+            send::SendQueue, //
         },
         Association,
         Device,
@@ -107,7 +103,7 @@ use crate::{
 };
 
 /// The fields of a queue pair that its state lock protects.
-pub(super) struct QpInner {
+pub(crate) struct QpInner {
     /// The state; [`Qp::state`] has a copy.
     state: QpState,
     /// It was taken out of `RESET`.
@@ -135,7 +131,7 @@ pub(super) struct QpInner {
     /// Notified when it is destroyed.
     on_destroy: Option<Arc<dyn DestroyNotify>>,
     /// The attributes that the owner has set and that `query_qp` tells.
-    attrs: modify::Kept,
+    attrs: modify::KeptAttributes,
     /// The peer, if the owner has named one.
     peer: Option<peer::NamedPeer>,
 }
@@ -152,47 +148,34 @@ struct Holds {
 }
 
 /// How a queue pair is made.
-pub(super) struct QpParts {
+pub(crate) struct QpParts {
     /// Counts it in the device.
-    pub(super) object_slot: ObjectSlot,
+    pub(crate) object_slot: ObjectSlot,
     /// Its number.
-    pub(super) qpn: Qpn,
+    pub(crate) qpn: Qpn,
     /// Its protection domain.
-    pub(super) pd: PdId,
+    pub(crate) pd: PdId,
     /// Where ends of send work requests go.
-    pub(super) send_cq: Arc<Cq>,
+    pub(crate) send_cq: Arc<Cq>,
     /// Where ends of receive work requests go.
-    pub(super) recv_cq: Arc<Cq>,
+    pub(crate) recv_cq: Arc<Cq>,
     /// Where receive work requests come from.
-    pub(super) rq: RecvSource,
+    pub(crate) rq: RecvSource,
     /// What it was asked to hold.
-    pub(super) cap: modify::Cap,
+    pub(crate) cap: modify::Cap,
     /// Every send work request asks for a completion.
-    pub(super) signal_all: bool,
+    pub(crate) signal_all: bool,
     /// The owner.
-    pub(super) owner: Owner,
+    pub(crate) owner: Owner,
     /// The queue pair as `ib_core` knows it.
-    pub(super) core: Arc<CoreRef<CoreQp>>,
+    pub(crate) core: Arc<CoreRef<CoreQp>>,
 }
 
 /// A queue pair.
 #[pin_data]
 pub(crate) struct Qp {
-    /// Counts it in the device.
-    object_slot: ObjectSlot,
-    /// Its number.
-    qpn: Qpn,
-    /// Its protection domain and its stream.
-    association: Association,
-    /// Where ends of send work requests go.
-    send_cq: Arc<Cq>,
-    /// Where ends of receive work requests go.
-    recv_cq: Arc<Cq>,
-    /// The send queue.
-    #[pin]
-    sq: SendQueue,
-    /// The receive queue.
-    rq: RecvSource,
+    /// The data path.
+    queues: Arc<QpQueues>,
     /// What it was asked to hold.
     cap: modify::Cap,
     /// Every send work request asks for a completion.
@@ -216,10 +199,6 @@ pub(crate) struct Qp {
     made: Atomic<bool>,
     /// Events to report, by their bits.
     events: Atomic<u32>,
-    /// The peer's rights: `enum ib_access_flags`.
-    rights: Atomic<u32>,
-    /// The stream holds a message that waits for a receive.
-    held: Atomic<bool>,
     /// The queue pair as `ib_core` knows it. Its users: work items, the stream, the attached
     /// connection manager, and references of `iw_cm`.
     core: Arc<CoreRef<CoreQp>>,
@@ -283,7 +262,7 @@ impl Qp {
     const FLUSH_LATE: u64 = 2;
 
     /// A queue pair. Process context; sleeps.
-    pub(super) fn new(parts: QpParts) -> Result<Arc<Self>> {
+    pub(crate) fn new(parts: QpParts) -> Result<Arc<Self>> {
         let QpParts {
             object_slot,
             qpn,
@@ -307,15 +286,21 @@ impl Qp {
             signal_all,
             owner,
         )?;
-        Arc::pin_init(
-            try_pin_init!(Self {
+        let queues = QpQueues::new(
+            QpQueuesParts {
                 object_slot,
                 qpn,
                 association,
                 send_cq,
                 recv_cq,
-                sq <- sq,
                 rq,
+            },
+            sq,
+        )?;
+        queues.set_rnr_limit(rnr::limit(&modify::KeptAttributes::default()));
+        Arc::pin_init(
+            try_pin_init!(Self {
+                queues,
                 cap,
                 signal_all,
                 owner,
@@ -336,7 +321,7 @@ impl Qp {
                         closing: false,
                         attached: None,
                         on_destroy: None,
-                        attrs: modify::Kept::default(),
+                        attrs: modify::KeptAttributes::default(),
                         peer: None,
                     },
                     "rsiw_qp"
@@ -345,8 +330,6 @@ impl Qp {
                 flushing <- new_spinlock_bh!(flush::Flushing::new(), "rsiw_qp_flush"),
                 made: Atomic::new(false),
                 events: Atomic::new(0),
-                rights: Atomic::new(u32::MAX),
-                held: Atomic::new(false),
                 core,
                 report <- new_work!("rsiw_qp_report"),
                 flush_on <- new_work!("rsiw_qp_flush"),
@@ -356,40 +339,28 @@ impl Qp {
         )
     }
 
+    /// The data path.
+    #[inline]
+    pub(crate) fn queues(&self) -> &Arc<QpQueues> {
+        &self.queues
+    }
+
     /// Its number.
     #[inline]
     pub(crate) fn qpn(&self) -> Qpn {
-        self.qpn
-    }
-
-    /// Its protection domain and its stream, as memory has to be associated with them.
-    #[inline]
-    pub(crate) fn association(&self) -> Association {
-        self.association
+        self.queues.qpn()
     }
 
     /// Its device.
     #[inline]
     pub(crate) fn device(&self) -> &Arc<Device> {
-        self.object_slot.device()
+        self.queues.device()
     }
 
     /// Whether a process owns it.
     #[inline]
     pub(crate) fn is_user(&self) -> bool {
         self.owner == Owner::User
-    }
-
-    /// The send queue. Only the holder of the stream fetches.
-    #[inline]
-    pub(crate) fn sq(&self) -> &SendQueue {
-        &self.sq
-    }
-
-    /// The receive queue. Only the holder of the stream takes.
-    #[inline]
-    pub(crate) fn rq(&self) -> &RecvSource {
-        &self.rq
     }
 
     /// The state at this moment.
@@ -401,33 +372,5 @@ impl Qp {
     /// The queue pair as `ib_core` knows it; valid until `destroy_qp` returns.
     pub(crate) fn core(&self) -> QpPtr {
         self.core.ptr()
-    }
-
-    /// Finds the memory of one of its scatter-gather elements and checks the whole of it.
-    ///
-    /// Context and limits as of [`pin`](crate::verbs::region::RegionTable::pin). An element of
-    /// zero length is not to be looked up.
-    #[inline]
-    pub(crate) fn local(&self, sge: &Sge, need: Access) -> Result<LocalBuf, AccessError> {
-        let kernel = self.sq.ring().kernel_memory();
-        LocalBuf::new(self.device().regions(), self.association, kernel, sge, need)
-    }
-
-    /// Reports the end of a send work request. Any context with interrupts on, with or without the
-    /// stream held.
-    #[inline]
-    pub(crate) fn complete_send(self: &Arc<Self>, c: &Completion) {
-        if !self.send_cq.complete(self.qpn, c) {
-            self.fail();
-        }
-    }
-
-    /// Reports the end of a receive work request. Context as of
-    /// [`complete_send`](Self::complete_send).
-    #[inline]
-    pub(crate) fn complete_recv(self: &Arc<Self>, c: &Completion) {
-        if !self.recv_cq.complete(self.qpn, c) {
-            self.fail();
-        }
     }
 }

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What `iw_cm` calls.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::{
+    Rsiw,
+    RsiwDevice, //
+};
+use crate::{
+    cm::{
+        accept,
+        connect,
+        listen::Listener, //
+    },
+    sys::{
+        ib::{
+            core_ref::CoreHold,
+            event::CoreQp, //
+        },
+        iwcm::{
+            AcceptCall,
+            CmOps,
+            ConnParam,
+            ConnectCall,
+            Handle,
+            ListenCall, //
+        },
+    },
+};
+
+impl CmOps for Rsiw {
+    fn connect(device: &Arc<RsiwDevice>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
+        connect::connect(device.cm(), call, param)
+    }
+
+    fn accept(
+        device: &Arc<RsiwDevice>,
+        connection: Handle,
+        call: AcceptCall,
+        param: &ConnParam<'_>,
+    ) -> Result {
+        accept::accept(device.cm(), connection, call, param)
+    }
+
+    fn reject(device: &Arc<RsiwDevice>, connection: Handle, private_data: &[u8]) -> Result {
+        accept::reject(device.cm(), connection, private_data)
+    }
+
+    fn listen(device: &Arc<RsiwDevice>, call: ListenCall, backlog: u32) -> Result<Handle> {
+        Listener::start(device.cm(), call, backlog)
+    }
+
+    fn unlisten(device: &Arc<RsiwDevice>, listener: Handle) {
+        if let Some(listener) = device.cm().registry().listener(listener) {
+            listener.stop();
+        }
+    }
+
+    fn find_qp(device: &Arc<RsiwDevice>, number: u32) -> Option<CoreHold<CoreQp>> {
+        device.globals().qps().for_cm(device.verbs(), number)
+    }
+}

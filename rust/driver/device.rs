@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A device of the driver: the verbs device, and what the connection manager keeps for it.
+
+use kernel::{
+    impl_has_work,
+    new_work,
+    prelude::*,
+    sync::Arc,
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
+};
+
+use super::link::Globals;
+use crate::{
+    cm::CmDevice,
+    qp::{
+        peer::{
+            Connector,
+            ConnectorStart, //
+        },
+        Qp, //
+    },
+    rendezvous::{
+        self,
+        Host, //
+    },
+    sys::{
+        ib::attr::PeerAttributes,
+        work, //
+    },
+    verbs::Device, //
+};
+
+/// A device.
+#[pin_data]
+pub(crate) struct RsiwDevice {
+    /// What all devices of the module have in common.
+    globals: Arc<Globals>,
+    /// The verbs device.
+    verbs: Arc<Device>,
+    /// The device with its connections and listeners.
+    cm: Arc<CmDevice>,
+    /// Takes it out of the list.
+    #[pin]
+    forget: Work<Self, 0>,
+}
+
+impl_has_work! {
+    impl HasWork<Self, 0> for RsiwDevice { self.forget }
+}
+
+impl WorkItem<0> for RsiwDevice {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.globals.end(&this);
+    }
+}
+
+impl RsiwDevice {
+    /// A device to be registered. Process context; sleeps.
+    pub(super) fn new(globals: Arc<Globals>, verbs: Arc<Device>) -> Result<Arc<Self>> {
+        let cm = CmDevice::new(verbs.clone(), globals.qps().clone())?;
+        Arc::pin_init(
+            pin_init!(Self {
+                globals,
+                verbs,
+                cm,
+                forget <- new_work!("rsiw_device_forget"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// What all devices of the module have in common.
+    pub(super) fn globals(&self) -> &Globals {
+        &self.globals
+    }
+
+    /// The verbs device.
+    #[inline]
+    pub(super) fn verbs(&self) -> &Arc<Device> {
+        &self.verbs
+    }
+
+    /// The device with its connections and listeners.
+    pub(super) fn cm(&self) -> &Arc<CmDevice> {
+        &self.cm
+    }
+
+    /// Its users are being sent away from now on, and its connections come to their end. Process
+    /// context; does not wait.
+    pub(super) fn set_going(&self) {
+        self.verbs.set_going();
+        self.cm.registry().abort_all();
+    }
+
+    /// The core lets go of it: it is to be taken out of the list of devices when the core is through
+    /// with that. As long as it is there the module waits for it. Process context.
+    pub(super) fn is_removed(self: &Arc<Self>) {
+        self.verbs.set_removed();
+        let _ = work::devices().enqueue::<Arc<Self>, 0>(self.clone());
+    }
+}
+
+impl Connector for RsiwDevice {
+    fn begin(
+        &self,
+        qp: &Arc<Qp>,
+        peer: &PeerAttributes,
+        commit: &mut dyn FnMut(ConnectorStart) -> Result,
+    ) -> Result {
+        let net = self.verbs.net_id();
+        let host = Host {
+            device: &self.cm,
+            listeners: self.globals.rendezvous(),
+            standing: &|gid| self.globals.gid_standing(net, gid),
+        };
+        rendezvous::begin(&host, qp, peer, commit)
+    }
+}

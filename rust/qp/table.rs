@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs by number. Numbers are unique on the host, so that two queue pairs can name each other.
+//!
+//! The driver owns the table; the connection manager and the rendezvous look queue pairs up.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        rcu,
+        Arc, //
+    }, //
+};
+
+use super::Qp;
+use crate::{
+    sys::{
+        context::Caller,
+        ib::{
+            core_ref::CoreHold,
+            event::CoreQp,
+            wr::QpPtr, //
+        },
+        iwcm::ConnParam,
+        table::Table, //
+    },
+    verbs::{
+        Device,
+        Qpn, //
+    },
+};
+
+/// The table of queue pairs.
+#[pin_data]
+pub(crate) struct QpTable {
+    /// By number.
+    #[pin]
+    qps: Table<Qp>,
+}
+
+impl QpTable {
+    /// An empty table. May sleep.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                qps <- Table::new(Qpn::MIN..Qpn::MAX),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Adds the queue pair that is made for its number. Process context; sleeps.
+    pub(crate) fn insert_with(&self, make: impl FnOnce(Qpn) -> Result<Arc<Qp>>) -> Result<Arc<Qp>> {
+        self.qps.insert_with(|number| make(Qpn::new(number)))
+    }
+
+    /// Takes a queue pair out. Process context.
+    pub(crate) fn remove(&self, qpn: Qpn) {
+        drop(self.qps.remove(qpn.get()));
+    }
+
+    /// The queue pair of that number on a device. Any context.
+    pub(crate) fn on(&self, device: &Device, number: u32) -> Option<Arc<Qp>> {
+        let qp = self.qps.get_arc(number)?;
+        is_on(&qp, device).then_some(qp)
+    }
+
+    /// The queue pair of that number on a device of a network namespace. Process context.
+    pub(crate) fn in_net(&self, net: usize, number: u32) -> Option<Arc<Qp>> {
+        let qp = self.qps.get_arc(number)?;
+        qp.device().is_in(net).then_some(qp)
+    }
+
+    /// The queue pair that `iw_cm` is asked to connect. Process context.
+    ///
+    /// None if it is of the kernel, and neither its owner asks nor a trusted process.
+    pub(crate) fn of_param(&self, device: &Device, param: &ConnParam<'_>) -> Option<Arc<Qp>> {
+        self.on(device, param.qpn)
+            .filter(|qp| qp.is_user() || param.is_of_owner(qp.core()) || Caller::is_trusted())
+    }
+
+    /// The queue pair of that number for `iw_cm`, as [`Qp::cm_get`]. Process context.
+    pub(crate) fn for_cm(&self, device: &Device, number: u32) -> Option<CoreHold<CoreQp>> {
+        let guard = rcu::read_lock();
+        let qp = self.qps.get(number, &guard)?;
+        is_on(qp, device).then(|| qp.cm_get()).flatten()
+    }
+
+    /// The queue pair of that number as `ib_core` knows it. Any context.
+    pub(crate) fn core(&self, device: &Device, number: u32) -> Option<QpPtr> {
+        let guard = rcu::read_lock();
+        let qp = self.qps.get(number, &guard)?;
+        is_on(qp, device).then(|| qp.core())
+    }
+}
+
+/// Whether a queue pair is on a device.
+fn is_on(qp: &Qp, device: &Device) -> bool {
+    core::ptr::eq(Arc::as_ptr(qp.device()), device)
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The data path of a queue pair: its queues, its completion queues, and the rights of its peer.
+//!
+//! A stream knows no more of its queue pair than this. `qp::Qp` owns it, and keeps what it depends on
+//! up to date: rights, limits, and whether the queues are closed. All functions: any context, unless
+//! they say otherwise.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+
+use crate::verbs::{
+    counters::Counters,
+    cq::{
+        Completion,
+        Cq, //
+    },
+    device::ObjectSlot,
+    queue::{
+        recv::RecvSource,
+        send::SendQueue,
+        wqe::Sge, //
+    },
+    region::{
+        Access,
+        AccessError,
+        LocalBuf,
+        RegionTable, //
+    },
+    Association,
+    Device,
+    Qpn, //
+};
+
+/// The [limit](QpQueues::rnr_limit) that stands for none.
+const FOR_EVER: u64 = u64::MAX;
+
+/// The queues of a queue pair.
+#[pin_data]
+pub(crate) struct QpQueues {
+    /// Counts the queue pair in the device.
+    object_slot: ObjectSlot,
+    /// The number of the queue pair.
+    qpn: Qpn,
+    /// Its protection domain and its stream.
+    association: Association,
+    /// Where ends of send work requests go.
+    send_cq: Arc<Cq>,
+    /// Where ends of receive work requests go.
+    recv_cq: Arc<Cq>,
+    /// The send queue.
+    #[pin]
+    sq: SendQueue,
+    /// The receive queue.
+    rq: RecvSource,
+    /// The peer's rights: `enum ib_access_flags`.
+    rights: Atomic<u32>,
+    /// Nanoseconds for which a Send may wait for a receive.
+    rnr_limit: Atomic<u64>,
+    /// The stream holds a message that waits for a receive.
+    held: Atomic<bool>,
+    /// The queue pair is in error: what is in the queues is flushed.
+    closed: Atomic<bool>,
+}
+
+/// How the queues of a queue pair are made.
+pub(crate) struct QpQueuesParts {
+    /// Counts the queue pair in the device.
+    pub(crate) object_slot: ObjectSlot,
+    /// The number of the queue pair.
+    pub(crate) qpn: Qpn,
+    /// Its protection domain and its stream.
+    pub(crate) association: Association,
+    /// Where ends of send work requests go.
+    pub(crate) send_cq: Arc<Cq>,
+    /// Where ends of receive work requests go.
+    pub(crate) recv_cq: Arc<Cq>,
+    /// Where receive work requests come from.
+    pub(crate) rq: RecvSource,
+}
+
+impl QpQueues {
+    /// The queues of a queue pair that does not exist yet. Process context; sleeps.
+    pub(crate) fn new(parts: QpQueuesParts, sq: impl PinInit<SendQueue>) -> Result<Arc<Self>> {
+        let QpQueuesParts {
+            object_slot,
+            qpn,
+            association,
+            send_cq,
+            recv_cq,
+            rq,
+        } = parts;
+        Arc::pin_init(
+            pin_init!(Self {
+                object_slot,
+                qpn,
+                association,
+                send_cq,
+                recv_cq,
+                sq <- sq,
+                rq,
+                rights: Atomic::new(u32::MAX),
+                rnr_limit: Atomic::new(0),
+                held: Atomic::new(false),
+                closed: Atomic::new(false),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The number of the queue pair.
+    #[inline]
+    pub(crate) fn qpn(&self) -> Qpn {
+        self.qpn
+    }
+
+    /// Its protection domain and its stream, as memory has to be associated with them.
+    #[inline]
+    pub(crate) fn association(&self) -> Association {
+        self.association
+    }
+
+    /// Its device.
+    #[inline]
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        self.object_slot.device()
+    }
+
+    /// The counters of its device.
+    #[inline]
+    pub(crate) fn counters(&self) -> &Counters {
+        self.device().counters()
+    }
+
+    /// The memory regions of its device.
+    #[inline]
+    pub(crate) fn regions(&self) -> &RegionTable {
+        self.device().regions()
+    }
+
+    /// The send queue. Only the holder of the stream fetches.
+    #[inline]
+    pub(crate) fn sq(&self) -> &SendQueue {
+        &self.sq
+    }
+
+    /// The receive queue. Only the holder of the stream takes.
+    #[inline]
+    pub(crate) fn rq(&self) -> &RecvSource {
+        &self.rq
+    }
+
+    /// Where ends of send work requests go.
+    pub(crate) fn send_cq(&self) -> &Arc<Cq> {
+        &self.send_cq
+    }
+
+    /// Where ends of receive work requests go.
+    pub(crate) fn recv_cq(&self) -> &Arc<Cq> {
+        &self.recv_cq
+    }
+
+    /// Finds the memory of one of its scatter-gather elements and checks the whole of it.
+    ///
+    /// Context and limits as of [`pin`](RegionTable::pin). An element of zero length is not to be
+    /// looked up.
+    #[inline]
+    pub(crate) fn local(&self, sge: &Sge, need: Access) -> Result<LocalBuf, AccessError> {
+        let kernel = self.sq.ring().kernel_memory();
+        LocalBuf::new(self.regions(), self.association, kernel, sge, need)
+    }
+
+    /// Reports the end of a send work request; `false` if the completion queue was full, which the
+    /// queue pair does not survive. Any context with interrupts on, with or without the stream held.
+    #[inline]
+    #[must_use]
+    pub(crate) fn complete_send(&self, c: &Completion) -> bool {
+        self.send_cq.complete(self.qpn, c)
+    }
+
+    /// Reports the end of a receive work request, as [`complete_send`](Self::complete_send).
+    #[inline]
+    #[must_use]
+    pub(crate) fn complete_recv(&self, c: &Completion) -> bool {
+        self.recv_cq.complete(self.qpn, c)
+    }
+
+    /// Sets the rights that the peer has: `enum ib_access_flags`.
+    pub(crate) fn set_rights(&self, rights: u32) {
+        self.rights.store(rights, Relaxed);
+    }
+
+    /// Whether the peer may do this at all.
+    #[inline]
+    pub(crate) fn grants(&self, need: Access) -> bool {
+        Access::from_ib(self.rights.load(Relaxed)).has(need)
+    }
+
+    /// Sets the [`rnr_limit`](Self::rnr_limit).
+    pub(crate) fn set_rnr_limit(&self, limit: Option<u64>) {
+        self.rnr_limit.store(limit.unwrap_or(FOR_EVER), Relaxed);
+    }
+
+    /// Nanoseconds for which a Send may wait for a receive; `None`: for ever.
+    pub(crate) fn rnr_limit(&self) -> Option<u64> {
+        let limit = self.rnr_limit.load(Relaxed);
+        (limit != FOR_EVER).then_some(limit)
+    }
+
+    /// Notes that the stream holds a Send, or does not any more.
+    pub(crate) fn set_held(&self, held: bool) {
+        self.held.store(held, Relaxed);
+    }
+
+    /// Whether the stream holds a Send. A hold that begins just now may be missed.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Relaxed)
+    }
+
+    /// Closes the queues, or opens them again: nothing more is taken up from closed queues.
+    pub(crate) fn set_closed(&self, closed: bool) {
+        self.closed.store(closed, Relaxed);
+        self.sq.set_closed(closed);
+        self.rq.set_closed(closed);
+    }
+
+    /// Whether the queues are closed. A change that happens just now may be missed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+}
