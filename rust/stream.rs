@@ -10,6 +10,8 @@
 //! - [`config`]: what the start-up agreed on; [`events`]: what a stream tells of its life
 //! - [`batch`]: one hold of the socket lock, from receive to acknowledgment
 //! - [`rx`]: what comes in, [`tx`]: what goes out
+//! - [`ctx`]: what both directions see in a batch, [`read_queues`]: Reads of both ends
+//! - [`inflight`]: completion of work requests, in posting order
 //! - [`deferred`]: deferred work, by context
 //! - [`mr_cache`]: regions pinned for one batch
 //! - [`mem_reserve`]: memory that TCP keeps for bulk, [`excess`]: memory that TCP does not account
@@ -19,13 +21,16 @@
 
 mod batch;
 mod config;
+mod ctx;
 mod deferred;
 mod events;
 mod excess;
+mod inflight;
 mod mem_reserve;
 mod mr_cache;
 mod patience;
 mod quirk_siw_takeover;
+mod read_queues;
 mod rx;
 mod teardown;
 #[cfg(CONFIG_KUNIT = "y")]
@@ -53,10 +58,10 @@ use kernel::{
 
 use self::{
     batch::{
-        Progress,
         Served,
         StreamState, //
     },
+    ctx::Progress,
     tx::{
         doorbell_batch::{
             DoorbellAction,
@@ -65,17 +70,18 @@ use self::{
         owner::{
             Sender,
             TxOwner, //
-        }, //
+        },
+        transmit::SEND_BUFFER, //
     },
 };
 pub(crate) use self::{
     config::{
         Close,
         Config,
+        EndReason,
         Role, //
     },
     events::{
-        EndReason,
         StreamEvent,
         StreamOwner,
         StreamUser,
@@ -115,18 +121,6 @@ use crate::{
 /// Bursts that a doorbell, callback or WQ_HIGHPRI work item sends before it leaves the rest to a
 /// work item: about 1 MiB.
 const BURSTS_PER_ENTRY: u32 = 16;
-
-/// Bursts sent in a row in process context before the lock is free and softirqs run. A loopback
-/// receiver then has several to work on at once, and they are still in the cache.
-const BURSTS_PER_LOCK: u32 = 4;
-
-/// Octets TCP may hold for us on a short path. They stay in a CPU's cache, and do not keep the CPU in
-/// softirq for long.
-const SEND_BUFFER: u32 = 1 << 20;
-
-/// Microseconds of a round trip above which a path is a long-RTT path. Its congestion window says how
-/// much TCP may hold.
-const LONG_RTT_US: u32 = 300;
 
 /// A connection in full operation phase.
 ///
@@ -353,8 +347,10 @@ impl Stream {
             let progress = match state.batch() {
                 Some(mut batch) => {
                     let progress = batch.step(locked, receive, bursts);
-                    self.doorbells
-                        .progress(batch.queues.sq().fetched(), batch.proto.tx.sent());
+                    self.doorbells.progress(
+                        batch.ctx.queues.sq().fetched(),
+                        batch.ctx.shared.sent_octets,
+                    );
                     progress
                 }
                 None => Progress::Wait,

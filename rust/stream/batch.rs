@@ -4,7 +4,8 @@
 //!
 //! [`StreamState`] lies in the stream and belongs to the context that holds the socket. For one batch of work
 //! the holder makes a [`Batch`] of it: the protocol state, the queue pair, and the memory the
-//! batch touches. The batch ends before the socket is given back.
+//! batch touches. Both directions get the context and the read queues, and not each other. The batch
+//! ends before the socket is given back.
 
 use kernel::{
     prelude::*,
@@ -12,36 +13,38 @@ use kernel::{
 };
 
 use super::{
-    excess::Excess,
+    ctx::{
+        Ctx,
+        DeferredWork,
+        Progress,
+        Shared, //
+    },
     mem_reserve::{
         self,
         Reserve, //
     },
-    mr_cache::MrCache,
     patience::Patience,
     quirk_siw_takeover::SiwTakeover,
-    rx::ack_batch::AckBatch,
-    rx::reassembly::Reassembly,
-    rx::receive::Rx,
+    read_queues::ReadQueues,
+    rx::{
+        ack_batch::AckBatch,
+        reassembly::Reassembly,
+        receive::Rx, //
+    },
     teardown::Ending,
-    tx::inflight::SentQueue,
-    tx::transmit::Tx,
+    tx::transmit::{
+        Tx,
+        TxSource, //
+    },
     Config,
     Role,
-    StreamEvent, //
+    StreamEvent,
     StreamOwner,
-    StreamUser,
+    StreamUser, //
 };
 use crate::{
     sys::socket::Locked,
-    verbs::{
-        counters::{
-            Counter,
-            Counters, //
-        },
-        cq::Completion,
-        qp_queues::QpQueues, //
-    }, //
+    verbs::qp_queues::QpQueues, //
 };
 
 /// The phase of a stream. It only advances.
@@ -76,49 +79,6 @@ pub(super) enum StreamPhase {
     Over,
 }
 
-/// Work that a batch defers until the socket lock is released.
-#[derive(Clone, Copy, Default)]
-pub(super) struct DeferredWork {
-    /// Memory was missing: try again soon.
-    pub(super) retry: bool,
-    /// Bottom-half work item: tell TCP of what was read, behind the softirqs that deliver a train of
-    /// bursts.
-    pub(super) ack: bool,
-    /// Work item: is memory still to be kept? After so many milliseconds.
-    pub(super) look: Option<u32>,
-    /// Process work item: the socket can be released.
-    pub(super) process: bool,
-    /// Work item: the deadline for the peer, after so many milliseconds.
-    pub(super) deadline: Option<u32>,
-    /// Timer: look for a receive for the held Send, after so many nanoseconds.
-    pub(super) look_for_receive: Option<u32>,
-    /// Work item: is the peer heard? After so many milliseconds.
-    pub(super) watch_peer: Option<u32>,
-}
-
-impl DeferredWork {
-    /// Nothing is deferred.
-    #[inline]
-    pub(super) fn is_empty(self) -> bool {
-        !(self.retry
-            || self.ack
-            || self.look.is_some()
-            || self.process
-            || self.deadline.is_some()
-            || self.look_for_receive.is_some()
-            || self.watch_peer.is_some())
-    }
-}
-
-/// Whether there is more to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
-    /// Nothing to send, or an event will tell when to go on: a doorbell, an acknowledgment, data.
-    Wait,
-    /// The budget ended.
-    More,
-}
-
 /// The queue pair and the owner, until the socket is released.
 pub(super) struct Served {
     /// The data path of the queue pair.
@@ -148,6 +108,8 @@ impl Served {
 pub(super) struct StreamState {
     /// The queue pair and the user.
     link: Option<Served>,
+    /// What both directions share.
+    shared: Shared,
     /// The protocol.
     proto: Proto,
 }
@@ -156,83 +118,44 @@ pub(super) struct StreamState {
 pub(super) struct Proto {
     /// The phase.
     pub(super) phase: StreamPhase,
-    /// The receiving end of a queue pair that is connected to itself: the send queue belongs to
-    /// the other end.
-    pub(super) mirror: bool,
     /// What comes in.
     pub(super) rx: Rx,
     /// What goes out.
     pub(super) tx: Tx,
-    /// Fetched work requests.
-    pub(super) sent: SentQueue,
+    /// Reads of both ends.
+    pub(super) reads: ReadQueues,
     /// How the stream ends.
     pub(super) ending: Ending,
     /// The workaround for a silent siw responder.
     pub(super) siw_takeover: SiwTakeover,
-    /// Deferred work.
-    pub(super) deferred: DeferredWork,
-    /// A message has come that the owner of the queue pair may answer.
-    pub(super) rx_since_kick: bool,
     /// What was read and TCP was not told of yet.
     pub(super) ack_batch: AckBatch,
     /// Memory that TCP keeps.
     pub(super) reserve: Reserve,
-    /// Memory that TCP does not account.
-    pub(super) excess: Excess,
     /// A look at both is due.
     pub(super) mem_watched: bool,
     /// How long the peer may be silent.
     pub(super) patience: Patience,
-    /// What the device's counters are still to be told.
-    pub(super) tally: Tally,
 }
 
-/// Traffic since the device's counters were last told: one addition a batch, not one an FPDU.
-#[derive(Default)]
-pub(super) struct Tally {
-    /// FPDUs received.
-    rx_fpdus: u64,
-    /// Their octets, framing included.
-    rx_octets: u64,
-    /// FPDUs encoded.
-    tx_fpdus: u64,
-    /// Their octets, framing included.
-    tx_octets: u64,
-}
-
-impl Tally {
-    /// Notes an FPDU that came in.
-    #[inline]
-    pub(super) fn received(&mut self, octets: usize) {
-        self.rx_fpdus = self.rx_fpdus.wrapping_add(1);
-        self.rx_octets = self.rx_octets.wrapping_add(octets as u64);
-    }
-
-    /// Notes an FPDU that was encoded.
-    #[inline]
-    pub(super) fn encoded(&mut self, octets: u32) {
-        self.tx_fpdus = self.tx_fpdus.wrapping_add(1);
-        self.tx_octets = self.tx_octets.wrapping_add(u64::from(octets));
-    }
-
-    /// Tells the device's counters.
-    fn report(&mut self, counters: &Counters) {
-        let Self {
-            rx_fpdus,
-            rx_octets,
-            tx_fpdus,
-            tx_octets,
-        } = core::mem::take(self);
-        for (counter, n) in [
-            (Counter::RxFpdus, rx_fpdus),
-            (Counter::RxOctets, rx_octets),
-            (Counter::TxFpdus, tx_fpdus),
-            (Counter::TxOctets, tx_octets),
-        ] {
-            if n != 0 {
-                counters.add(counter, n);
-            }
-        }
+impl Proto {
+    /// The protocol of a stream that is being started, made in its place.
+    fn init(config: Config, reads: ReadQueues) -> impl Init<Self> {
+        init!(Self {
+            phase: StreamPhase::Starting,
+            reads,
+            tx: Tx::new(&config),
+            siw_takeover: match config.role {
+                Role::Initiator { .. } => SiwTakeover::new(!config.initial.is_empty()),
+                Role::Responder { .. } => SiwTakeover::none(),
+            },
+            rx: Rx::new(config),
+            ending: Ending::default(),
+            ack_batch: AckBatch::default(),
+            reserve: Reserve::default(),
+            mem_watched: false,
+            patience: Patience::default(),
+        })
     }
 }
 
@@ -244,34 +167,20 @@ impl StreamState {
     /// Prepares a stream. May sleep.
     #[inline(never)]
     pub(super) fn boxed(served: Served, config: Config) -> Result<KBox<Self>> {
-        let proto = Proto {
-            phase: StreamPhase::Starting,
-            mirror: config.mirror,
-            sent: SentQueue::new(served.queues.sq().depth() as usize)?,
-            tx: Tx::new(&config)?,
-            siw_takeover: match config.role {
-                Role::Initiator { .. } => SiwTakeover::new(!config.initial.is_empty()),
-                Role::Responder { .. } => SiwTakeover::none(),
-            },
-            rx: Rx::new(config),
-            ending: Ending::default(),
-            deferred: DeferredWork::default(),
-            rx_since_kick: false,
-            ack_batch: AckBatch::default(),
-            reserve: Reserve::default(),
-            excess: Excess::default(),
-            mem_watched: false,
-            patience: Patience::default(),
-            tally: Tally::default(),
-        };
-        let link = Some(served);
-        Ok(KBox::new(Self { link, proto }, GFP_KERNEL)?)
+        let shared = Shared::new(config.mirror, served.queues.sq().depth() as usize)?;
+        let reads = ReadQueues::new(&config)?;
+        let state = init!(Self {
+            link: Some(served),
+            shared,
+            proto <- Proto::init(config, reads),
+        });
+        KBox::init(state, GFP_KERNEL)
     }
 
     /// The start is finished: from now on callbacks and doorbells work.
     pub(super) fn open_for_work(&mut self) {
         self.proto.phase = self.proto.phase.max(StreamPhase::Open);
-        self.proto.deferred.deadline = self.proto.siw_takeover.next();
+        self.shared.deferred.deadline = self.proto.siw_takeover.next();
     }
 
     /// Begins a batch; `None` while the stream is being started, and when all is over.
@@ -282,11 +191,10 @@ impl StreamState {
         }
         let served = self.link.as_ref()?;
         Some(Batch {
-            queues: &served.queues,
+            ctx: Ctx::new(&served.queues, &mut self.shared),
             owner: &*served.owner,
             user: &*served.user,
             proto: &mut self.proto,
-            mrs: MrCache::new(&served.queues),
         })
     }
 
@@ -294,7 +202,7 @@ impl StreamState {
     /// is left to TCP.
     pub(super) fn set_patience(&mut self, millis: u32) {
         self.proto.patience.set(millis);
-        self.proto.deferred.watch_peer = self.proto.patience.sent();
+        self.shared.deferred.watch_peer = self.proto.patience.sent();
     }
 
     /// The incomplete FPDU, for which memory may be missing.
@@ -305,13 +213,13 @@ impl StreamState {
     /// Takes the deferred work.
     #[inline]
     pub(super) fn take_deferred(&mut self) -> DeferredWork {
-        core::mem::take(&mut self.proto.deferred)
+        core::mem::take(&mut self.shared.deferred)
     }
 
     /// Whether a message has come that the owner of the queue pair may answer.
     #[inline]
     pub(super) fn take_rx_since_kick(&mut self) -> bool {
-        core::mem::take(&mut self.proto.rx_since_kick)
+        core::mem::take(&mut self.proto.rx.talked)
     }
 
     /// The stream is open, and the siw workaround has nothing to repeat.
@@ -330,7 +238,7 @@ impl StreamState {
         self.proto.tx.give_up();
         self.proto.rx.reassembly = Reassembly::new();
         // TCP may hold blocks still.
-        locked.leave_charge(self.proto.excess.end());
+        locked.leave_charge(self.shared.excess.end());
         self.link.take()
     }
 
@@ -342,20 +250,18 @@ impl StreamState {
 
 /// One batch of work of the holder of the socket. BH is off while it lives.
 pub(super) struct Batch<'a> {
-    /// The data path of the queue pair.
-    pub(super) queues: &'a QpQueues,
+    /// What both directions see.
+    pub(super) ctx: Ctx<'a>,
     /// The queue pair, which is told of the end.
     pub(super) owner: &'a dyn StreamOwner,
     /// The user, which is told of events.
     pub(super) user: &'a dyn StreamUser,
     /// The protocol state.
     pub(super) proto: &'a mut Proto,
-    /// The memory in use.
-    pub(super) mrs: MrCache<'a>,
 }
 
 impl Batch<'_> {
-    /// One batch: takes in what arrived if `receive`, sends up to `runs` runs.
+    /// One batch: takes in what arrived if `receive`, sends up to `bursts` bursts.
     ///
     /// What is sent in answer to what arrived leaves before TCP is told that data was read, so
     /// that the acknowledgment rides on it. A batch that does not receive flushes what others read.
@@ -365,11 +271,11 @@ impl Batch<'_> {
             true => self.receive(locked),
             false => 0,
         };
-        let before = self.proto.tx.sent();
+        let before = self.ctx.shared.sent_octets;
         let progress = self.transmit(locked, bursts);
-        let sent = self.proto.tx.sent().wrapping_sub(before);
+        let sent = self.ctx.shared.sent_octets.wrapping_sub(before);
         if sent != 0 {
-            self.proto.deferred.watch_peer = self.proto.patience.sent();
+            self.ctx.shared.deferred.watch_peer = self.proto.patience.sent();
         }
         if taken != 0 {
             self.proto.siw_takeover.heard();
@@ -391,8 +297,71 @@ impl Batch<'_> {
             self.ack(locked, 0);
         }
         self.have_memory_looked_at();
-        self.proto.tally.report(self.queues.counters());
+        self.ctx.shared.tally.report(self.ctx.queues.counters());
+        if core::mem::take(&mut self.ctx.shared.overflowed) {
+            self.owner.overflowed();
+        }
         progress
+    }
+
+    /// Takes in what arrived; returns the octets read, which TCP is still to be told of.
+    #[inline]
+    fn receive(&mut self, locked: &mut Locked) -> usize {
+        let seen = self.proto.ack_batch.octets();
+        let discard = self.proto.phase >= StreamPhase::Leaving;
+        let Proto { rx, reads, .. } = &mut *self.proto;
+        let taken = rx.receive(&mut self.ctx, reads, locked, seen, discard);
+        if !self.proto.tx.enabled && self.proto.rx.ready {
+            self.proto.tx.enabled = true;
+            self.tell(StreamEvent::Ready);
+        }
+        if core::mem::take(&mut self.ctx.shared.charge_refused) {
+            self.notice_acknowledged(locked);
+        }
+        self.handle_stop();
+        taken
+    }
+
+    /// The stream has ended while a Send was held: throws away what TCP has.
+    #[cold]
+    fn receive_the_rest(&mut self, locked: &mut Locked) {
+        self.proto.rx.unread = false;
+        let taken = self.receive(locked);
+        locked.receive_done(self.proto.ack_batch.flush().saturating_add(taken));
+        self.watch_tcp(locked);
+    }
+
+    /// Sends up to `bursts` bursts; with 0 what TCP has not taken yet.
+    #[inline]
+    pub(super) fn transmit(&mut self, locked: &mut Locked, bursts: u32) -> Progress {
+        let source = match self.proto.phase {
+            StreamPhase::Open | StreamPhase::Closing => TxSource::Work,
+            StreamPhase::Ended => TxSource::Farewell,
+            StreamPhase::Starting | StreamPhase::Leaving | StreamPhase::Over => TxSource::Nothing,
+        };
+        let Proto { tx, reads, .. } = &mut *self.proto;
+        let progress = tx.transmit(&mut self.ctx, reads, locked, bursts, source);
+        self.handle_stop();
+        progress
+    }
+
+    /// Ends the stream, if a direction has left a reason.
+    #[inline]
+    fn handle_stop(&mut self) {
+        if let Some(stop) = self.ctx.shared.stop.take() {
+            self.stop(stop);
+        }
+    }
+
+    /// Whether a Send is held, and what is behind it may not be looked at yet.
+    #[inline]
+    pub(super) fn is_held(&self) -> bool {
+        self.proto.rx.hold.is_some() && self.proto.phase < StreamPhase::Ended
+    }
+
+    /// Notes where the receiver works: see [`Tx::note_receiver_cpu`].
+    pub(super) fn note_receiver_cpu(&mut self, locked: &Locked) {
+        self.proto.tx.note_receiver_cpu(locked);
     }
 
     /// Tells TCP of what was read, `taken` octets just now, or has a work item do so soon.
@@ -407,7 +376,7 @@ impl Batch<'_> {
         if done != 0 {
             locked.receive_done(done);
         }
-        self.proto.deferred.ack |= ack_batch.octets() != 0;
+        self.ctx.shared.deferred.ack |= ack_batch.octets() != 0;
     }
 
     /// Has TCP keep memory for what is likely to come.
@@ -420,91 +389,47 @@ impl Batch<'_> {
     /// Has a work item look later whether memory is still to be held, if any is.
     #[inline]
     fn have_memory_looked_at(&mut self) {
+        let Shared {
+            excess, deferred, ..
+        } = &mut *self.ctx.shared;
         let proto = &mut *self.proto;
         if proto.mem_watched {
             return;
         }
-        proto.deferred.look = match proto.excess.is_some() || proto.reserve.is_some() {
+        deferred.look = match excess.is_some() || proto.reserve.is_some() {
             true => Some(mem_reserve::LOOK_MS),
-            false => proto.excess.has_fragment().then_some(FRAGMENT_MS),
+            false => excess.has_fragment().then_some(FRAGMENT_MS),
         };
-        proto.mem_watched = proto.deferred.look.is_some();
+        proto.mem_watched = deferred.look.is_some();
     }
 
     /// Looks whether memory is to be held any longer: by TCP for the stream, and beyond what TCP
     /// accounts.
     pub(super) fn look_at_memory(&mut self, locked: &mut Locked) {
-        let proto = &mut *self.proto;
-        if !proto.reserve.stays(locked.memory_is_plenty()) {
+        if !self.proto.reserve.stays(locked.memory_is_plenty()) {
             locked.unreserve();
         }
-        proto.mem_watched = false;
+        self.proto.mem_watched = false;
         self.notice_acknowledged(locked);
         if locked.outstanding() == 0 {
             locked.drop_fragment();
-            self.proto.excess.no_fragment();
+            self.ctx.shared.excess.no_fragment();
         }
-        locked.uncharge(self.proto.excess.take_surplus());
+        locked.uncharge(self.ctx.shared.excess.take_surplus());
         self.have_memory_looked_at();
     }
 
     /// Notices what TCP does not hold any more.
     fn notice_acknowledged(&mut self, locked: &Locked) {
-        let Proto { tx, excess, .. } = &mut *self.proto;
-        if tx.give_up_free_block() {
+        let Shared {
+            excess,
+            sent_octets,
+            ..
+        } = &mut *self.ctx.shared;
+        if self.proto.tx.give_up_free_block() {
             excess.set_lent(false);
         }
-        excess.acknowledged(tx.sent(), locked.outstanding());
-    }
-
-    /// Has the socket charged for what the reassembly buffer waits for; whether it was refused before,
-    /// and is granted now.
-    pub(super) fn charge_reassembly(&mut self, locked: &mut Locked) -> bool {
-        let wanted = self.proto.excess.take_wanted();
-        if wanted == 0 {
-            return false;
-        }
-        let granted = locked.charge(wanted);
-        match granted {
-            true => self.proto.excess.charged(wanted),
-            false => {
-                self.notice_acknowledged(locked);
-                self.proto.deferred.retry = true;
-            }
-        }
-        granted
-    }
-
-    /// Counts something rare.
-    pub(super) fn count(&self, counter: Counter) {
-        self.add(counter, 1);
-    }
-
-    /// Adds to the counter of something rare.
-    pub(super) fn add(&self, counter: Counter, n: u64) {
-        self.queues.counters().add(counter, n);
-    }
-
-    /// Reports the oldest work requests, as far as TCP has taken them.
-    #[inline]
-    pub(super) fn retire(&mut self) {
-        let sent = self.proto.tx.sent();
-        while let Some(entry) = self.proto.sent.pop_done(sent) {
-            if !entry.signaled {
-                continue;
-            }
-            let room = self.queues.complete_send(&Completion {
-                id: entry.id,
-                opcode: entry.opcode,
-                status: entry.status,
-                bytes: entry.bytes,
-                invalidated: None,
-                solicited: false,
-            });
-            if !room {
-                self.owner.overflowed();
-            }
-        }
+        excess.acknowledged(*sent_octets, locked.outstanding());
     }
 
     /// Tells the owner.

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Configuration of a stream: what the MPA start-up agreed on, and how the local side ends it.
+//! Configuration of a stream: what the MPA start-up agreed on, and how and why it ends.
 
 use iwarp_wire::{
     RtrKind,
     RtrKinds, //
 };
 use kernel::prelude::*;
+
+use crate::sys::{
+    errno::ECONNRESET,
+    ib::event::QpEvent, //
+};
 
 /// Which side of the MPA start-up this end was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +73,35 @@ impl Close {
             Self::Leave => 2,
             Self::SetUpFailed => 3,
             Self::Abort => 4,
+        }
+    }
+}
+
+/// Why a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndReason {
+    /// The peer closed its half at an FPDU boundary.
+    PeerFin,
+    /// The peer reset the connection.
+    Reset,
+    /// The peer sent a Terminate.
+    TerminateReceived,
+    /// An error was found here, and a Terminate tells the peer. With the event that tells the owner
+    /// of the queue pair, if no completion does.
+    TerminateSent(Option<QpEvent>),
+    /// The local side has asked for it.
+    LocalClose,
+    /// TCP gave up: time-out, unreachable, FIN inside an FPDU.
+    LlpError(Error),
+}
+
+impl EndReason {
+    /// What an error of TCP says.
+    pub(super) fn of(error: Error) -> Self {
+        if error == ECONNRESET || error == EPIPE {
+            Self::Reset
+        } else {
+            Self::LlpError(error)
         }
     }
 }

@@ -20,9 +20,9 @@ use kernel::{
 };
 
 use super::{
-    batch::{
-        DeferredWork, //
-        Progress,
+    ctx::{
+        DeferredWork,
+        Progress, //
     },
     mem_reserve::LOOK_MS,
     Stream,
@@ -316,7 +316,7 @@ impl Stream {
         if let Ok(mut locked) = self.state.sock().try_lock_bh() {
             if let Ok(mut state) = self.state.open(&mut locked) {
                 if let Some(batch) = state.batch() {
-                    self.doorbells.expired(batch.queues.sq().waiting());
+                    self.doorbells.expired(batch.ctx.queues.sq().waiting());
                 }
             }
         }

@@ -8,35 +8,15 @@ use kernel::{
 };
 
 use super::{
-    tx::inflight::SentQueue,
+    inflight::SentQueue,
     Close,
+    EndReason,
     Stream, //
 };
-use crate::{
-    sys::ib::event::QpEvent,
-    verbs::cq::{
-        WcOpcode,
-        WcStatus, //
-    }, //
+use crate::verbs::cq::{
+    WcOpcode,
+    WcStatus, //
 };
-
-/// Why a stream ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EndReason {
-    /// The peer closed its half at an FPDU boundary.
-    PeerFin,
-    /// The peer reset the connection.
-    Reset,
-    /// The peer sent a Terminate.
-    TerminateReceived,
-    /// An error was found here, and a Terminate tells the peer. With the event that tells the owner
-    /// of the queue pair, if no completion does.
-    TerminateSent(Option<QpEvent>),
-    /// The local side has asked for it.
-    LocalClose,
-    /// TCP gave up: time-out, unreachable, FIN inside an FPDU.
-    LlpError(Error),
-}
 
 /// Work requests that a stream has fetched and not carried out when it ends.
 pub(crate) struct Unfinished {

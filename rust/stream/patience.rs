@@ -84,7 +84,7 @@ impl Batch<'_> {
         } else if patience.is_over(locked.silent_ms(), locked.awaits_answer()) {
             self.end(EndReason::LlpError(ETIMEDOUT));
         } else {
-            self.proto.deferred.watch_peer = Some(patience.look_ms());
+            self.ctx.shared.deferred.watch_peer = Some(patience.look_ms());
         }
     }
 }

@@ -6,23 +6,24 @@
 //! is left then is between the stream and TCP: a Terminate at the next FPDU boundary, FIN, the
 //! wait for the peer's FIN, and the release of the socket.
 
-use iwarp_wire::rdmap::terminate::{
-    MpaError,
-    Terminate,
-    TerminateOctets,
-    TerminateReason, //
+use iwarp_wire::{
+    ddp::Header,
+    rdmap::terminate::{
+        MpaError,
+        Terminate,
+        TerminateReason,
+        UntaggedError, //
+    },
+    QueueNumber, //
 };
 use kernel::prelude::*;
 
 use super::{
     batch::{
-        Batch, //
-        StreamPhase,
+        Batch,
+        StreamPhase, //
     },
-    tx::send_queue::{
-        Control,
-        Job, //
-    },
+    ctx::Stop,
     Close,
     EndReason,
     StreamEvent,
@@ -30,7 +31,6 @@ use super::{
 };
 use crate::{
     sys::{
-        errno::ECONNRESET,
         ib::event::QpEvent,
         socket::{
             Locked,
@@ -39,7 +39,10 @@ use crate::{
         timer::now_ns,
         trace, //
     },
-    verbs::counters::Counter, //
+    verbs::{
+        counters::Counter,
+        cq::WcStatus, //
+    }, //
 };
 
 /// Milliseconds after a disconnect in which the message in progress may be finished. The owner is
@@ -67,16 +70,12 @@ const MOST_DELAYS: u8 = 24;
 /// How the stream ends.
 #[derive(Default)]
 pub(super) struct Ending {
-    /// A Terminate to send.
-    terminate: Option<TerminateOctets>,
     /// The peer has closed its half.
     peer_fin: bool,
     /// The owner has been told that the peer has closed its half.
     half_closed_told: bool,
     /// It was this side that wished to close.
     local: bool,
-    /// The completion of a Receive tells what went wrong.
-    pub(super) told: bool,
     /// The connection is to be reset when the socket is released.
     pub(super) reset: bool,
     /// Octets TCP had taken, and the peer acknowledged, when the deadline was last looked at.
@@ -91,17 +90,6 @@ pub(super) struct Ending {
     acked_before: Option<u64>,
     /// How many looks there were.
     looks: u8,
-}
-
-impl EndReason {
-    /// What an error of TCP says.
-    pub(super) fn of(error: Error) -> Self {
-        if error == ECONNRESET || error == EPIPE {
-            Self::Reset
-        } else {
-            Self::LlpError(error)
-        }
-    }
 }
 
 impl Ending {
@@ -139,12 +127,6 @@ impl Ending {
         closed && before == Some(acked)
     }
 
-    /// Whether the peer has closed its half: it answers nothing any more.
-    #[inline]
-    pub(super) fn peer_closed(&self) -> bool {
-        self.peer_fin
-    }
-
     /// Why a stream has ended whose two halves were closed.
     fn closed(&self) -> EndReason {
         match self.local {
@@ -162,7 +144,7 @@ impl Batch<'_> {
                 if self.proto.phase == StreamPhase::Open {
                     self.proto.phase = StreamPhase::Closing;
                     self.proto.ending.local = true;
-                    self.proto.deferred.deadline = Some(GRACE_MS);
+                    self.ctx.shared.deferred.deadline = Some(GRACE_MS);
                     self.owner.closing();
                 }
             }
@@ -170,13 +152,13 @@ impl Batch<'_> {
                 if matches!(self.proto.phase, StreamPhase::Open | StreamPhase::Closing) {
                     self.proto.phase = StreamPhase::Leaving;
                     self.proto.ending.left = true;
-                    self.proto.deferred.deadline = Some(DISCONNECT_MS);
+                    self.ctx.shared.deferred.deadline = Some(DISCONNECT_MS);
                 }
             }
             Close::Leave => self.end(EndReason::LocalClose),
             Close::SetUpFailed => {
                 // The connection manager tells the owner.
-                self.proto.ending.told = true;
+                self.ctx.shared.told = true;
                 let reason = TerminateReason::Mpa(MpaError::LocalCatastrophic);
                 self.fail(Terminate::bare(reason));
             }
@@ -194,22 +176,76 @@ impl Batch<'_> {
             return;
         }
         self.trace(&terminate, true);
-        self.count(Counter::TerminateTx);
+        self.ctx.count(Counter::TerminateTx);
         match terminate.reason() {
-            TerminateReason::Mpa(MpaError::Crc) => self.count(Counter::CrcErrors),
-            reason if reason.is_access() => self.count(Counter::AccessErrors),
+            TerminateReason::Mpa(MpaError::Crc) => self.ctx.count(Counter::CrcErrors),
+            reason if reason.is_access() => self.ctx.count(Counter::AccessErrors),
             _ => {}
         }
         let event = self.event_of(terminate.reason());
-        self.proto.ending.terminate = Some(terminate.ulpdu());
+        self.proto.tx.farewell = Some(terminate.ulpdu());
         self.end(EndReason::TerminateSent(event));
+    }
+
+    /// Ends the stream for a reason that a direction has left. Only the first error counts.
+    #[cold]
+    pub(super) fn stop(&mut self, stop: Stop) {
+        match stop {
+            Stop::Fail(terminate) => self.fail(terminate),
+            Stop::Terminated(terminate) => self.terminated(&terminate),
+            Stop::OwnerFailed => match self.owner.failed() {
+                Some(how) => self.close(how),
+                None => self.fail(Terminate::bare(TerminateReason::DdpCatastrophic)),
+            },
+            Stop::End(reason) => self.end(reason),
+        }
+    }
+
+    /// The peer sent a Terminate: nothing is sent any more, and our Read it speaks of, if it
+    /// does, is reported with its error. So is the oldest incomplete Send if it had no receive for
+    /// one.
+    fn terminated(&mut self, terminate: &Terminate) {
+        self.trace(terminate, false);
+        self.ctx.count(Counter::TerminateRx);
+        let status = match terminate.reason() {
+            TerminateReason::RemoteProtection(_) | TerminateReason::Tagged(_) => {
+                Some(WcStatus::RemAccess)
+            }
+            TerminateReason::RemoteOperation(_) | TerminateReason::Untagged(_) => {
+                Some(WcStatus::RemInvReq)
+            }
+            _ => None,
+        };
+        // A Terminate without a copied header may mean a Read, too.
+        let of_read = match terminate.header() {
+            Some(Header::Untagged(header)) => header.qn == QueueNumber::ReadRequest.into(),
+            Some(Header::Tagged(_)) => false,
+            None => true,
+        };
+        // Answers come in order, so the Read that failed is the oldest one.
+        let front = self.proto.reads.front().filter(|_| of_read);
+        let slot = front.and_then(|cookie| cookie.slot);
+        if let (Some(slot), Some(status)) = (slot, status) {
+            self.ctx.slot_failed(slot, status);
+        }
+        let of_send = match terminate.header() {
+            Some(Header::Untagged(header)) => header.qn == QueueNumber::Send.into(),
+            Some(Header::Tagged(_)) => false,
+            None => front.is_none(),
+        };
+        if of_send && terminate.reason() == TerminateReason::Untagged(UntaggedError::NoBuffer) {
+            self.proto
+                .tx
+                .fail_oldest_send(&mut self.ctx, WcStatus::RnrRetryExceeded);
+        }
+        self.end(EndReason::TerminateReceived);
     }
 
     /// What the owner of the queue pair hears of an error found here (RFC 5041 sections 9.1 and
     /// 10.4): nothing if a completion tells of it already.
     fn event_of(&self, reason: TerminateReason) -> Option<QpEvent> {
         match reason {
-            _ if self.proto.ending.told || self.proto.tx.queued.failed => None,
+            _ if self.ctx.shared.told || self.ctx.shared.failed => None,
             reason if reason.is_access() => Some(QpEvent::AccessErr),
             _ => Some(QpEvent::Fatal),
         }
@@ -220,7 +256,7 @@ impl Batch<'_> {
         let reason = terminate.reason();
         let class = u32::from(reason.layer()) << 12 | u32::from(reason.etype()) << 8;
         trace::terminate(
-            self.queues.qpn().get(),
+            self.ctx.queues.qpn().get(),
             sent,
             class | u32::from(reason.code()),
         );
@@ -232,15 +268,15 @@ impl Batch<'_> {
             return;
         }
         self.proto.phase = StreamPhase::Ended;
-        self.count(match reason {
+        self.ctx.count(match reason {
             EndReason::PeerFin | EndReason::LocalClose => Counter::Closes,
             _ => Counter::Aborts,
         });
-        self.proto.deferred.deadline = Some(self.proto.ending.linger_ms());
+        self.ctx.shared.deferred.deadline = Some(self.proto.ending.linger_ms());
         self.proto.tx.job = None;
         self.proto.rx.receiver.fail();
-        self.abandon_hold();
-        self.mrs.release();
+        self.proto.rx.abandon_hold(&mut self.ctx);
+        self.ctx.mrs.release();
         let unfinished = self.take_unfinished();
         self.owner.ended(reason, unfinished);
         self.tell(StreamEvent::Ended(reason));
@@ -253,10 +289,10 @@ impl Batch<'_> {
 
     /// Takes every fetched work request that is not complete, in posting order.
     fn take_unfinished(&mut self) -> Unfinished {
-        self.retire();
+        self.ctx.retire();
         let stalled = self.proto.tx.queued.take_stalled();
         Unfinished::new(
-            self.proto.sent.take(),
+            self.ctx.shared.sent.take(),
             stalled.map(|wqe| (wqe.id, wqe.opcode())),
             self.proto.rx.recv.take().map(|recv| recv.id),
         )
@@ -266,13 +302,7 @@ impl Batch<'_> {
     fn over(&mut self, reset: bool) {
         self.proto.ending.reset |= reset;
         self.proto.phase = StreamPhase::Over;
-        self.proto.deferred.process = true;
-    }
-
-    /// What is sent after the end: the Terminate.
-    pub(super) fn next_farewell(&mut self) -> Option<Job> {
-        let octets = self.proto.ending.terminate.take()?;
-        Some(Job::Control(Control::Terminate(octets)))
+        self.ctx.shared.deferred.process = true;
     }
 
     /// Notices what TCP knows of the peer. All that arrived has been taken.
@@ -283,7 +313,7 @@ impl Batch<'_> {
             }
             // Data of which no memory was found yet comes before the end, also that which came
             // with the last FIN.
-            _ if self.proto.deferred.retry && self.proto.phase < StreamPhase::Leaving => {}
+            _ if self.ctx.shared.deferred.retry && self.proto.phase < StreamPhase::Leaving => {}
             TcpState::Close => {
                 let reason = match locked.take_error() {
                     // Both ends have closed; the peer's data is there still.
@@ -308,18 +338,19 @@ impl Batch<'_> {
             return;
         }
         self.proto.ending.peer_fin = true;
+        self.proto.tx.peer_closed = true;
         if self.proto.phase >= StreamPhase::Leaving {
             return;
         }
         if !self.proto.rx.at_boundary() {
             self.end(EndReason::LlpError(EPIPE));
-        } else if !self.proto.tx.queued.orq.is_empty() {
+        } else if !self.proto.reads.orq.is_empty() {
             // Their answers can not come any more.
             self.end(EndReason::PeerFin);
         } else {
             // Half closed: what was posted is still sent (RFC 5041 section 6.2.1).
             self.proto.phase = StreamPhase::Closing;
-            self.proto.deferred.deadline = Some(LINGER_MS);
+            self.ctx.shared.deferred.deadline = Some(LINGER_MS);
             self.owner.closing();
             self.tell_half_closed();
         }
@@ -345,7 +376,7 @@ impl Batch<'_> {
     /// Goes on with the end as far as it can now: local failure, FIN, release.
     #[inline]
     pub(super) fn advance_end(&mut self, locked: &mut Locked) {
-        if self.proto.phase == StreamPhase::Open && !self.proto.tx.queued.failed {
+        if self.proto.phase == StreamPhase::Open && !self.ctx.shared.failed {
             return;
         }
         self.advance_end_slowly(locked);
@@ -353,13 +384,13 @@ impl Batch<'_> {
 
     /// The part of [`Self::advance_end`] that is not needed in full operation.
     fn advance_end_slowly(&mut self, locked: &mut Locked) {
-        if self.proto.tx.queued.failed
+        if self.ctx.shared.failed
             && self.proto.phase < StreamPhase::Ended
             && self.proto.tx.is_flushed()
         {
             self.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
         }
-        if self.proto.phase == StreamPhase::Ended && self.proto.ending.terminate.is_some() {
+        if self.proto.phase == StreamPhase::Ended && self.proto.tx.farewell.is_some() {
             self.transmit(locked, 1);
         }
         let tx = &self.proto.tx;
@@ -367,19 +398,19 @@ impl Batch<'_> {
             StreamPhase::Closing => {
                 tx.is_flushed()
                     && tx.job.is_none()
-                    && self.proto.sent.is_empty()
+                    && self.ctx.shared.sent.is_empty()
                     // A responder that has heard nothing may not say anything either.
-                    && (tx.queued.is_drained() || !tx.enabled)
+                    && (tx.queued.is_drained(&self.proto.reads) || !tx.enabled)
             }
             StreamPhase::Leaving => tx.is_flushed() && tx.job.is_none(),
             StreamPhase::Ended => {
-                tx.is_flushed() && tx.job.is_none() && self.proto.ending.terminate.is_none()
+                tx.is_flushed() && tx.job.is_none() && self.proto.tx.farewell.is_none()
             }
             StreamPhase::Starting | StreamPhase::Open | StreamPhase::Over => return,
         };
         if said_all && !self.proto.tx.fin_sent {
             self.proto.tx.fin_sent = true;
-            self.proto.deferred.deadline = Some(self.proto.ending.linger_ms());
+            self.ctx.shared.deferred.deadline = Some(self.proto.ending.linger_ms());
             locked.send_fin();
         }
         if self.proto.tx.fin_sent && self.proto.phase == StreamPhase::Leaving {
@@ -409,11 +440,12 @@ impl Batch<'_> {
         }
         let fin_sent = self.proto.tx.fin_sent;
         let graceful = self.proto.phase == StreamPhase::Closing;
-        let moved = self.proto.tx.sent().wrapping_add(locked.acked());
+        let moved = self.ctx.shared.sent_octets.wrapping_add(locked.acked());
         let goes_on = self.proto.ending.goes_on(moved, graceful);
         match self.proto.phase {
             StreamPhase::Closing | StreamPhase::Ended if goes_on && !fin_sent => {
-                self.proto.deferred.deadline = Some(if graceful { GRACE_MS } else { LINGER_MS });
+                self.ctx.shared.deferred.deadline =
+                    Some(if graceful { GRACE_MS } else { LINGER_MS });
             }
             StreamPhase::Closing | StreamPhase::Ended => {
                 self.end(EndReason::LocalClose);
@@ -434,15 +466,15 @@ impl Batch<'_> {
         if self.proto.ending.is_kept_back(locked.acked(), closed) {
             return self.over(true);
         }
-        self.proto.deferred.deadline = Some(self.proto.ending.linger_ms());
+        self.ctx.shared.deferred.deadline = Some(self.proto.ending.linger_ms());
     }
 
     /// The peer was given time to send something. The caller transmits.
     fn repeat_rtr(&mut self) {
-        let asked = self.queues.sq().fetched() != 0;
+        let asked = self.ctx.queues.sq().fetched() != 0;
         if self.proto.siw_takeover.due(asked) {
             self.proto.tx.queued.repeat_rtr();
-            self.proto.deferred.deadline = self.proto.siw_takeover.next();
+            self.ctx.shared.deferred.deadline = self.proto.siw_takeover.next();
         }
     }
 }

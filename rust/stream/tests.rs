@@ -16,6 +16,11 @@ use iwarp_wire::{
 use kernel::prelude::*;
 
 use super::{
+    inflight::{
+        Due,
+        SentQueue, //
+        SentWr,
+    },
     tx::alignment::{
         Layout,
         Origin, //
@@ -23,11 +28,6 @@ use super::{
     tx::encode::{
         ulpdu_limit,
         wanted, //
-    },
-    tx::inflight::{
-        Due,
-        SentQueue, //
-        SentWr,
     },
     Unfinished, //
 };

@@ -7,7 +7,6 @@
 //! - [`transmit`]: builds bursts and hands them over
 //! - [`send_queue`]: which message goes next
 //! - [`encode`]: one FPDU, [`alignment`]: its size
-//! - [`inflight`]: completion of work requests, in posting order
 //! - [`owner`]: one context transmits at a time
 //! - [`doorbell_batch`]: doorbell batching, [`adaptive_delay`]: for how long
 
@@ -15,7 +14,6 @@ mod adaptive_delay;
 pub(super) mod alignment;
 pub(super) mod doorbell_batch;
 pub(super) mod encode;
-pub(super) mod inflight;
 pub(super) mod owner;
 pub(super) mod send_queue;
 pub(super) mod transmit;

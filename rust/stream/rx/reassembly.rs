@@ -15,7 +15,7 @@ use kernel::{
     prelude::*, //
 };
 
-use crate::stream::rx::source::Source;
+use super::source::Source;
 use crate::sys::octets::Octets;
 
 /// The longest FPDU there can be: ULPDU_Length 65535, framed and padded, and a marker in front of

@@ -29,19 +29,20 @@ use iwarp_wire::{
 };
 use kernel::prelude::*;
 
-use crate::stream::{
-    batch::{
-        Batch, //
-        Proto,
-        StreamPhase,
-    },
-    rx::reassembly::Reassembly,
-    rx::rnr_hold::Hold,
-    rx::source::Source,
-    Config,
-    Role, //
+use super::{
+    reassembly::Reassembly,
+    rnr_hold::Hold,
+    source::Source, //
 };
 use crate::{
+    stream::{
+        config::{
+            Config,
+            Role, //
+        },
+        ctx::Ctx,
+        read_queues::ReadQueues, //
+    },
     sys::{
         skb::SkbView,
         socket::Locked, //
@@ -64,8 +65,12 @@ pub(in crate::stream) struct Rx {
     pub(in crate::stream) recv: Option<RecvWqe>,
     /// A Send that waits for a Receive: nothing behind it is read.
     pub(in crate::stream) hold: Option<Hold>,
-    /// TCP may have octets that nobody has looked at since the stream ended.
+    /// TCP may have octets that were not looked at since the stream ended.
     pub(in crate::stream) unread: bool,
+    /// The first FPDU, or the agreed ready-to-receive frame, has come in whole.
+    pub(in crate::stream) ready: bool,
+    /// A message has come that the owner of the queue pair may answer.
+    pub(in crate::stream) talked: bool,
     /// What was read together with the start-up frame.
     initial: KVec<u8>,
     /// Octets of it that have been worked on.
@@ -91,6 +96,8 @@ impl Rx {
             recv: None,
             hold: None,
             unread: false,
+            ready: false,
+            talked: false,
             initial: config.initial,
             initial_taken: 0,
         }
@@ -122,23 +129,32 @@ fn peek<'p, S: Source + ?Sized>(
     Ok(seen)
 }
 
-impl Batch<'_> {
-    /// Takes in what arrived; returns the octets read, which TCP is still to be told of.
-    pub(in crate::stream) fn receive(&mut self, locked: &mut Locked) -> usize {
-        if self.proto.rx.hold.is_some() && !self.look_for_receive() {
+impl Rx {
+    /// Takes in what arrived, or throws it away if `discard`; returns the octets read, which TCP is
+    /// still to be told of. TCP keeps `seen` octets that were read before.
+    ///
+    /// What ends the stream is left in the context.
+    pub(in crate::stream) fn receive(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        reads: &mut ReadQueues,
+        locked: &mut Locked,
+        seen: usize,
+        discard: bool,
+    ) -> usize {
+        if self.hold.is_some() && !self.look_for_receive(ctx, reads) {
             return 0;
         }
-        if !self.proto.rx.initial.is_empty() {
-            self.receive_initial(locked);
-            if self.is_held() {
+        if !self.initial.is_empty() {
+            self.receive_initial(ctx, reads, locked, discard);
+            if self.is_held(ctx) {
                 return 0;
             }
         }
-        let seen = self.proto.ack_batch.octets();
-        let mut taken = locked.receive_walk(seen, |skb| self.take_in(skb));
-        while self.charge_reassembly(locked) {
+        let mut taken = locked.receive_walk(seen, |skb| self.take_in(ctx, reads, skb, discard));
+        while ctx.charge_reassembly(locked) {
             let seen = seen.saturating_add(taken);
-            let more = locked.receive_walk(seen, |skb| self.take_in(skb));
+            let more = locked.receive_walk(seen, |skb| self.take_in(ctx, reads, skb, discard));
             taken = taken.saturating_add(more);
         }
         taken
@@ -146,74 +162,86 @@ impl Batch<'_> {
 
     /// Works on what a socket buffer has; returns the octets taken.
     #[inline]
-    fn take_in(&mut self, skb: &SkbView<'_>) -> usize {
+    fn take_in(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        reads: &mut ReadQueues,
+        skb: &SkbView<'_>,
+        discard: bool,
+    ) -> usize {
         if skb.is_readable() {
-            return self.feed(skb, skb.len());
+            return self.feed(ctx, reads, skb, skb.len(), discard);
         }
-        if self.is_held() {
+        if self.is_held(ctx) {
             return 0;
         }
         // They arrived in memory of a device, where no CPU reads them.
-        self.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
+        ctx.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
         skb.len()
     }
 
     /// Takes in what was read together with the start-up frame.
     #[cold]
-    fn receive_initial(&mut self, locked: &mut Locked) {
-        let initial = core::mem::replace(&mut self.proto.rx.initial, KVec::new());
-        let rest = initial
-            .get(self.proto.rx.initial_taken..)
-            .unwrap_or_default();
-        let mut taken = self.feed(rest, rest.len());
-        while taken < rest.len() && self.charge_reassembly(locked) {
+    fn receive_initial(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        reads: &mut ReadQueues,
+        locked: &mut Locked,
+        discard: bool,
+    ) {
+        let initial = core::mem::replace(&mut self.initial, KVec::new());
+        let rest = initial.get(self.initial_taken..).unwrap_or_default();
+        let mut taken = self.feed(ctx, reads, rest, rest.len(), discard);
+        while taken < rest.len() && ctx.charge_reassembly(locked) {
             let more = rest.get(taken..).unwrap_or_default();
-            taken = taken.saturating_add(self.feed(more, more.len()));
+            taken = taken.saturating_add(self.feed(ctx, reads, more, more.len(), discard));
         }
         if taken == rest.len() {
             return;
         }
-        if self.is_held() {
-            let before = self.proto.rx.initial_taken;
-            self.proto.rx.initial_taken = before.saturating_add(taken);
-            self.proto.rx.initial = initial;
+        if self.is_held(ctx) {
+            self.initial_taken = self.initial_taken.saturating_add(taken);
+            self.initial = initial;
             return;
         }
         // Memory was missing half way. This is rare enough to give the connection up.
-        self.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
+        ctx.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
     }
 
-    /// The stream has ended while a Send was held: throws away what TCP has.
-    #[cold]
-    pub(in crate::stream) fn receive_the_rest(&mut self, locked: &mut Locked) {
-        self.proto.rx.unread = false;
-        let taken = self.receive(locked);
-        locked.receive_done(self.proto.ack_batch.flush().saturating_add(taken));
-        self.watch_tcp(locked);
+    /// Whether a Send is held in a stream that goes on.
+    fn is_held(&self, ctx: &Ctx<'_>) -> bool {
+        self.hold.is_some() && !ctx.is_stopped()
     }
 
     /// Works on the `len` octets of `src`; returns how many of them were taken, less than all
     /// only if memory is missing, or a Send is held.
-    fn feed<S: Source + ?Sized>(&mut self, src: &S, len: usize) -> usize {
+    fn feed<S: Source + ?Sized>(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        reads: &mut ReadQueues,
+        src: &S,
+        len: usize,
+        discard: bool,
+    ) -> usize {
         let mut off = 0;
         while off < len {
-            if self.proto.phase >= StreamPhase::Leaving {
+            if discard || ctx.is_stopped() {
                 return len;
             }
             // Also at the start of a socket buffer: a held FPDU may end with the one before it.
-            if self.proto.rx.hold.is_some() {
+            if self.hold.is_some() {
                 return off;
             }
             let left = len.wrapping_sub(off);
-            let taken = match self.proto.rx.reassembly.is_empty() {
-                true => self.take_whole(src, off, left),
-                false => self.take_part(src, off, left),
+            let taken = match self.reassembly.is_empty() {
+                true => self.take_whole(ctx, reads, src, off, left),
+                false => self.take_part(ctx, reads, src, off, left),
             };
             match taken {
                 Ok(taken) => off = off.wrapping_add(taken),
                 Err(_) => {
                     // A charge that is missing may be granted at once.
-                    self.proto.deferred.retry |= !self.proto.excess.is_wanted();
+                    ctx.shared.deferred.retry |= !ctx.shared.excess.is_wanted();
                     return off;
                 }
             }
@@ -226,31 +254,42 @@ impl Batch<'_> {
     #[inline]
     fn take_whole<S: Source + ?Sized>(
         &mut self,
+        ctx: &mut Ctx<'_>,
+        reads: &mut ReadQueues,
         src: &S,
         off: usize,
         left: usize,
     ) -> Result<usize> {
         let mut front = [0; PEEK];
         let seen = peek(src, off, left, &mut front)?;
-        match self.proto.rx.framer.next(seen) {
+        match self.framer.next(seen) {
             Next::Fpdu(fpdu) if fpdu.wire_len() <= left && fpdu.is_plain() => {
-                self.verified(src, off, seen.get(LENGTH_LEN..).unwrap_or_default(), &fpdu);
-                if self.proto.rx.hold.is_some() {
+                let head = seen.get(LENGTH_LEN..).unwrap_or_default();
+                self.verified(ctx, reads, src, off, head, &fpdu);
+                if self.hold.is_some() {
                     // It stays in TCP's queue.
                     return Ok(0);
                 }
-                self.proto.rx.framer.advance(&fpdu);
-                self.proto.tally.received(fpdu.wire_len());
+                self.framer.advance(&fpdu);
+                ctx.shared.tally.received(fpdu.wire_len());
                 Ok(fpdu.wire_len())
             }
-            _ => self.take_part(src, off, left),
+            _ => self.take_part(ctx, reads, src, off, left),
         }
     }
 
     /// Verifies the CRC of an FPDU without markers, and delivers it.
     #[inline]
-    fn verified<S: Source + ?Sized>(&mut self, src: &S, off: usize, head: &[u8], fpdu: &Fpdu) {
-        if self.proto.rx.framer.crc() {
+    fn verified<S: Source + ?Sized>(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        reads: &mut ReadQueues,
+        src: &S,
+        off: usize,
+        head: &[u8],
+        fpdu: &Fpdu,
+    ) {
+        if self.framer.crc() {
             let mut field = [0; CRC_LEN];
             let crc = src.crc32c(off, fpdu.crc_len(), Digest::new().raw());
             let checked = crc
@@ -261,33 +300,40 @@ impl Batch<'_> {
                 .map_err(|_| TerminateReason::RdmapCatastrophic)
                 .and_then(|digest| fpdu.check_crc(digest, field));
             if let Err(reason) = checked {
-                return self.fail(Terminate::bare(reason));
+                ctx.fail(Terminate::bare(reason));
+                return;
             }
         }
         let ulpdu = off.wrapping_add(LENGTH_LEN);
-        self.deliver(src, ulpdu, head, fpdu.ulpdu_len());
-        if let Some(hold) = &mut self.proto.rx.hold {
+        self.deliver(ctx, reads, src, ulpdu, head, fpdu.ulpdu_len());
+        if let Some(hold) = &mut self.hold {
             hold.describe(head, fpdu.ulpdu_len());
         }
     }
 
-    /// Moves octets of an incomplete FPDU into the reassembly buffer, and delivers it once it is whole.
-    /// Returns the octets taken.
-    fn take_part<S: Source + ?Sized>(&mut self, src: &S, off: usize, left: usize) -> Result<usize> {
+    /// Moves octets of an incomplete FPDU into the reassembly buffer, and delivers it once it is
+    /// whole. Returns the octets taken.
+    fn take_part<S: Source + ?Sized>(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        reads: &mut ReadQueues,
+        src: &S,
+        off: usize,
+        left: usize,
+    ) -> Result<usize> {
         let mut taken: usize = 0;
         loop {
-            let Proto { rx, excess, .. } = &mut *self.proto;
-            let next = rx.framer.next(rx.reassembly.octets());
+            let next = self.framer.next(self.reassembly.octets());
             let total = match &next {
                 Next::Need(total) => *total,
                 Next::Fpdu(fpdu) => fpdu.wire_len(),
             };
-            let missing = total.saturating_sub(rx.reassembly.len());
+            let missing = total.saturating_sub(self.reassembly.len());
             if let (Next::Fpdu(fpdu), 0) = (next, missing) {
-                let whole = core::mem::replace(&mut rx.reassembly, Reassembly::new());
-                rx.framer.advance(&fpdu);
-                self.proto.tally.received(fpdu.wire_len());
-                self.reassembled(whole, &fpdu);
+                let whole = core::mem::replace(&mut self.reassembly, Reassembly::new());
+                self.framer.advance(&fpdu);
+                ctx.shared.tally.received(fpdu.wire_len());
+                self.reassembled(ctx, reads, whole, &fpdu);
                 return Ok(taken);
             }
             let now = missing.min(left.saturating_sub(taken));
@@ -295,11 +341,13 @@ impl Batch<'_> {
                 return Ok(taken);
             }
             // What was moved so far stays moved also when memory is missing now.
-            let moved = match excess.reassemble(rx.reassembly.footprint(total)) {
-                true => rx.reassembly.reserve(total),
+            let footprint = self.reassembly.footprint(total);
+            let moved = match ctx.shared.excess.reassemble(footprint) {
+                true => self.reassembly.reserve(total),
                 false => Err(ENOMEM),
             };
-            let moved = moved.and_then(|()| rx.reassembly.fill(src, off.wrapping_add(taken), now));
+            let moved =
+                moved.and_then(|()| self.reassembly.fill(src, off.wrapping_add(taken), now));
             match moved {
                 Ok(()) => taken = taken.wrapping_add(now),
                 Err(_) if taken != 0 => return Ok(taken),
@@ -309,37 +357,52 @@ impl Batch<'_> {
     }
 
     /// Verifies an FPDU that came in parts, and delivers or keeps it.
-    fn reassembled(&mut self, mut whole: Reassembly, fpdu: &Fpdu) {
-        self.deliver_reassembled(&mut whole, fpdu);
-        match &mut self.proto.rx.hold {
+    fn reassembled(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        reads: &mut ReadQueues,
+        mut whole: Reassembly,
+        fpdu: &Fpdu,
+    ) {
+        self.deliver_reassembled(ctx, reads, &mut whole, fpdu);
+        match &mut self.hold {
             // Its memory stays counted until the hold ends.
             Some(hold) => hold.keep(whole, fpdu.head_len(), fpdu.ulpdu_len()),
             None => {
-                self.proto.excess.reassemble(0);
+                ctx.shared.excess.reassemble(0);
             }
         }
     }
 
     /// Verifies an FPDU that came in parts, and delivers it.
-    fn deliver_reassembled(&mut self, whole: &mut Reassembly, fpdu: &Fpdu) {
+    fn deliver_reassembled(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        reads: &mut ReadQueues,
+        whole: &mut Reassembly,
+        fpdu: &Fpdu,
+    ) {
         if fpdu.is_plain() {
             let octets = whole.octets();
             let head = octets.get(LENGTH_LEN..).unwrap_or_default();
-            return self.verified(octets, 0, head, fpdu);
+            return self.verified(ctx, reads, octets, 0, head, fpdu);
         }
-        if self.proto.rx.framer.crc() {
+        if self.framer.crc() {
             if let Err(reason) = fpdu.check::<crate::sys::crc::Kernel>(whole.octets()) {
-                return self.fail(Terminate::bare(reason));
+                ctx.fail(Terminate::bare(reason));
+                return;
             }
         }
         match fpdu.strip(whole.octets_mut()) {
             Ok(ulpdu) => {
-                self.deliver(ulpdu, 0, ulpdu, fpdu.ulpdu_len());
-                if let Some(hold) = &mut self.proto.rx.hold {
+                self.deliver(ctx, reads, ulpdu, 0, ulpdu, fpdu.ulpdu_len());
+                if let Some(hold) = &mut self.hold {
                     hold.describe(ulpdu, fpdu.ulpdu_len());
                 }
             }
-            Err(reason) => self.fail(Terminate::bare(reason)),
+            Err(reason) => {
+                ctx.fail(Terminate::bare(reason));
+            }
         }
     }
 }

@@ -19,14 +19,18 @@ use iwarp_wire::{
     rx::SendSegment, //
 };
 
-use crate::stream::{
-    batch::{
-        Batch, //
-        StreamPhase,
-    },
-    rx::reassembly::Reassembly,
+use super::{
+    reassembly::Reassembly,
+    receive::Rx, //
 };
 use crate::{
+    stream::{
+        ctx::{
+            Ctx,
+            Stop, //
+        },
+        read_queues::ReadQueues, //
+    },
     sys::timer::now_ns,
     verbs::counters::Counter, //
 };
@@ -128,24 +132,28 @@ impl Hold {
     }
 }
 
-impl Batch<'_> {
+impl Rx {
     /// Holds the Send that `segment` begins, for which no receive is posted.
     ///
     /// # Errors
     ///
     /// It is not to be held: what the peer is told.
     #[cold]
-    pub(in crate::stream) fn hold(&mut self, segment: &SendSegment) -> Result<(), TerminateReason> {
-        let limit = self.queues.rnr_limit();
+    pub(super) fn hold(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        segment: &SendSegment,
+    ) -> Result<(), TerminateReason> {
+        let limit = ctx.queues.rnr_limit();
         if limit == Some(0) {
             return Err(segment.no_buffer());
         }
         let hold = Hold::new(now_ns(), limit, segment);
-        self.proto.rx.receiver.defer(segment);
-        self.proto.deferred.look_for_receive = Some(hold.next_look(hold.since));
-        self.proto.rx.hold = Some(hold);
-        self.count(Counter::RnrHolds);
-        self.queues.set_held(true);
+        self.receiver.defer(segment);
+        ctx.shared.deferred.look_for_receive = Some(hold.next_look(hold.since));
+        self.hold = Some(hold);
+        ctx.count(Counter::RnrHolds);
+        ctx.queues.set_held(true);
         Ok(())
     }
 
@@ -153,44 +161,42 @@ impl Batch<'_> {
     /// may be read.
     #[cold]
     #[inline(never)]
-    pub(in crate::stream) fn look_for_receive(&mut self) -> bool {
-        match self.queues.rq().take() {
+    pub(super) fn look_for_receive(&mut self, ctx: &mut Ctx<'_>, reads: &mut ReadQueues) -> bool {
+        match ctx.queues.rq().take() {
             Some(Ok(recv)) => {
-                self.proto.rx.recv = Some(recv);
-                self.release();
+                self.recv = Some(recv);
+                self.release(ctx, reads);
                 return true;
             }
             Some(Err(bad)) => {
-                self.recv_failed(bad.id, bad.status);
-                self.fail(Terminate::bare(TerminateReason::DdpCatastrophic));
+                self.recv_failed(ctx, bad.id, bad.status);
+                ctx.fail(Terminate::bare(TerminateReason::DdpCatastrophic));
                 return true;
             }
             None => {}
         }
-        if self.queues.is_closed() {
-            if let Some(how) = self.owner.failed() {
-                self.close(how);
-                return true;
-            }
+        if ctx.queues.is_closed() {
+            ctx.stop(Stop::OwnerFailed);
+            return true;
         }
         let now = now_ns();
-        let Some(hold) = &mut self.proto.rx.hold else {
+        let Some(hold) = &mut self.hold else {
             return true;
         };
         let micros = hold.count(now);
         if hold.until.is_some_and(|until| until <= now) {
             // The attributes may have changed since.
-            let limit = self.queues.rnr_limit();
+            let limit = ctx.queues.rnr_limit();
             hold.until = limit.map(|limit| hold.since.saturating_add_unsigned(limit));
         }
         let over = hold.until.is_some_and(|until| until <= now);
         let refusal = over.then_some(hold.refusal);
-        self.proto.deferred.look_for_receive = Some(hold.next_look(now));
-        self.add(Counter::RnrHeldUs, micros);
+        ctx.shared.deferred.look_for_receive = Some(hold.next_look(now));
+        ctx.add(Counter::RnrHeldUs, micros);
         match refusal {
             Some(refusal) => {
-                self.count(Counter::RnrTimeouts);
-                self.fail(refusal);
+                ctx.count(Counter::RnrTimeouts);
+                ctx.fail(refusal);
                 true
             }
             None => false,
@@ -198,38 +204,32 @@ impl Batch<'_> {
     }
 
     /// Ends the hold: its receive has been taken. An FPDU in the reassembly buffer is delivered.
-    fn release(&mut self) {
-        let kept = self.drop_hold();
+    fn release(&mut self, ctx: &mut Ctx<'_>, reads: &mut ReadQueues) {
+        let kept = self.drop_hold(ctx);
         if let Some(kept) = kept {
             let ulpdu = kept.ulpdu();
-            self.deliver(ulpdu, 0, ulpdu, kept.len);
+            self.deliver(ctx, reads, ulpdu, 0, ulpdu, kept.len);
         }
     }
 
     /// Ends the hold, if there is one, without regard to its FPDU.
-    fn drop_hold(&mut self) -> Option<HeldFpdu> {
-        let mut hold = self.proto.rx.hold.take()?;
+    fn drop_hold(&mut self, ctx: &mut Ctx<'_>) -> Option<HeldFpdu> {
+        let mut hold = self.hold.take()?;
         let micros = hold.count(now_ns());
-        self.add(Counter::RnrHeldUs, micros);
-        self.proto.deferred.look_for_receive = None;
-        self.queues.set_held(false);
+        ctx.add(Counter::RnrHeldUs, micros);
+        ctx.shared.deferred.look_for_receive = None;
+        ctx.queues.set_held(false);
         if hold.kept.is_some() {
             // Nothing was read meanwhile, so this is all that the reassembly buffer has.
-            self.proto.excess.reassemble(0);
+            ctx.shared.excess.reassemble(0);
         }
         hold.kept
     }
 
     /// The stream has ended: nothing is held any more, and what TCP has is to be thrown away.
-    pub(in crate::stream) fn abandon_hold(&mut self) {
-        self.proto.rx.unread |= self.proto.rx.hold.is_some();
-        drop(self.drop_hold());
-    }
-
-    /// Whether a Send is held, and what is behind it may not be looked at yet.
-    #[inline]
-    pub(in crate::stream) fn is_held(&self) -> bool {
-        self.proto.rx.hold.is_some() && self.proto.phase < StreamPhase::Ended
+    pub(in crate::stream) fn abandon_hold(&mut self, ctx: &mut Ctx<'_>) {
+        self.unread |= self.hold.is_some();
+        drop(self.drop_hold(ctx));
     }
 }
 

@@ -17,15 +17,16 @@ use iwarp_wire::{
     },
 };
 
-use crate::stream::{
-    batch::{
-        Batch, //
-        Proto,
-    },
-    mr_cache,
-    tx::send_queue::Job, //
+use super::{
+    send_queue::Job,
+    transmit::Tx, //
 };
 use crate::{
+    stream::{
+        ctx::Ctx,
+        mr_cache,
+        read_queues::ReadQueues, //
+    },
     sys::crc::Kernel,
     verbs::{
         cq::WcStatus,
@@ -92,14 +93,14 @@ fn copy_from(src: &[u8], off: usize, dst: &mut [u8]) -> Result<(), AccessError> 
     Ok(())
 }
 
-impl Batch<'_> {
+impl Tx {
     /// Octets the rest of the current message would take as a single FPDU, about.
     #[inline]
-    pub(in crate::stream) fn next_fpdu_wants(&self) -> u32 {
-        let tx = &self.proto.tx;
+    pub(super) fn next_fpdu_wants(&self, reads: &ReadQueues) -> u32 {
+        let tx = self;
         let payload = match &tx.job {
             Some(Job::Message { segmenter, .. }) => segmenter.remaining(),
-            Some(Job::Answer) => tx.queued.irq.head().map_or(0, |head| match head.request() {
+            Some(Job::Answer) => reads.irq.head().map_or(0, |head| match head.request() {
                 Request::Read(read) => read.size.saturating_sub(head.answered()),
                 _ => 0,
             }),
@@ -111,10 +112,15 @@ impl Batch<'_> {
 
     /// Encodes the next FPDU of the current message into `out`.
     #[inline]
-    pub(in crate::stream) fn encode(&mut self, out: &mut [u8]) -> Encoded {
-        match &self.proto.tx.job {
-            Some(Job::Message { .. }) => self.encode_message(out),
-            Some(Job::Answer) => self.encode_answer(out),
+    pub(super) fn encode(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        reads: &mut ReadQueues,
+        out: &mut [u8],
+    ) -> Encoded {
+        match &self.job {
+            Some(Job::Message { .. }) => self.encode_message(ctx, out),
+            Some(Job::Answer) => self.encode_answer(ctx, reads, out),
             Some(Job::Control(_)) => self.encode_control(out),
             None => Encoded::Failed,
         }
@@ -122,8 +128,8 @@ impl Batch<'_> {
 
     /// The next FPDU of a Send or Write.
     #[inline]
-    fn encode_message(&mut self, out: &mut [u8]) -> Encoded {
-        let Proto { tx, .. } = &mut *self.proto;
+    fn encode_message(&mut self, ctx: &mut Ctx<'_>, out: &mut [u8]) -> Encoded {
+        let tx = self;
         let limit = ulpdu_limit(out.len(), tx.markers);
         let Some(Job::Message {
             segmenter,
@@ -136,7 +142,7 @@ impl Batch<'_> {
         let Some(step) = segmenter.peek(limit) else {
             return Encoded::Failed;
         };
-        let mrs = &mut self.mrs;
+        let mrs = &mut ctx.mrs;
         let mut from = step.offset;
         let written = tx.writer.write::<Kernel, AccessError>(
             out,
@@ -161,14 +167,14 @@ impl Batch<'_> {
             }
             Err(error) => {
                 let slot = *slot;
-                self.slot_failed(
+                ctx.slot_failed(
                     slot,
                     match error {
                         WriteError::Payload(_) => WcStatus::LocProt,
                         WriteError::TooLong | WriteError::NoRoom => WcStatus::General,
                     },
                 );
-                self.proto.tx.job = None;
+                tx.job = None;
                 Encoded::Failed
             }
         }
@@ -176,21 +182,26 @@ impl Batch<'_> {
 
     /// The next FPDU of a Read Response.
     #[inline]
-    fn encode_answer(&mut self, out: &mut [u8]) -> Encoded {
-        let Proto { tx, .. } = &mut *self.proto;
+    fn encode_answer(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        reads: &mut ReadQueues,
+        out: &mut [u8],
+    ) -> Encoded {
+        let tx = self;
         let limit = ulpdu_limit(out.len(), tx.markers);
-        let irq = &mut tx.queued.irq;
+        let irq = &mut reads.irq;
         let (Some(answer), Some(head)) = (irq.next_step(limit), irq.head()) else {
             return Encoded::Failed;
         };
         let (msn, Request::Read(request)) = (head.msn(), head.request()) else {
             return Encoded::Failed;
         };
-        let mrs = &mut self.mrs;
+        let mrs = &mut ctx.mrs;
         let mut refused = None;
         if answer.first && request.size != 0 {
             let need = Access::REMOTE_READ;
-            refused = match self.queues.grants(need) {
+            refused = match ctx.queues.grants(need) {
                 true => mrs
                     .remote(request.source, request.source_to.get(), request.size, need)
                     .err(),
@@ -225,11 +236,11 @@ impl Batch<'_> {
             Err(WriteError::Payload(error)) => {
                 let reason = mr_cache::to_wire(error).for_read();
                 let left = irq.head().and_then(Inbound::remaining).unwrap_or(request);
-                self.fail(Terminate::for_read(reason, msn, &left));
+                ctx.fail(Terminate::for_read(reason, msn, &left));
                 Encoded::Failed
             }
             Err(WriteError::TooLong | WriteError::NoRoom) => {
-                self.fail(Terminate::bare(
+                ctx.fail(Terminate::bare(
                     iwarp_wire::TerminateReason::RdmapCatastrophic,
                 ));
                 Encoded::Failed
@@ -239,7 +250,7 @@ impl Batch<'_> {
 
     /// The FPDU of a message without payload.
     fn encode_control(&mut self, out: &mut [u8]) -> Encoded {
-        let tx = &mut self.proto.tx;
+        let tx = self;
         let Some(Job::Control(ulpdu)) = &tx.job else {
             return Encoded::Failed;
         };

@@ -23,12 +23,13 @@ use kernel::sync::atomic::{
 };
 
 use crate::{
-    stream::{
-        batch::Progress,
-        BURSTS_PER_LOCK, //
-    },
+    stream::ctx::Progress,
     sys::timer::now_ns, //
 };
+
+/// Bursts sent in a row in process context before the lock is free and softirqs run. A loopback
+/// receiver then has several to work on at once, and they are still in the cache.
+const BURSTS_PER_LOCK: u32 = 4;
 
 // The states, and what leads from one to another:
 //

@@ -7,42 +7,59 @@
 //! burst to TCP, and reports what TCP took. The rest of a burst goes before everything else. Every
 //! stop has a continuation: an acknowledgment, a doorbell, arriving data, or a work item.
 
-use iwarp_wire::mpa::fpdu::FpduWriter;
+use iwarp_wire::{
+    mpa::fpdu::FpduWriter,
+    rdmap::terminate::TerminateOctets, //
+};
 use kernel::{
     page::PAGE_SIZE,
     prelude::*, //
 };
 
-use crate::stream::{
-    batch::{
-        Batch, //
-        Progress,
-        Proto,
-        StreamPhase,
-    },
-    excess::Excess,
-    tx::alignment::{
+use super::{
+    alignment::{
         Layout,
         Origin, //
     },
-    tx::encode::Encoded,
-    tx::send_queue::{
+    encode::Encoded,
+    send_queue::{
+        Control,
         Job,
         Queued, //
-    },
-    Config,
-    EndReason,
-    Role,
-    LONG_RTT_US,
-    SEND_BUFFER, //
+    }, //
 };
-use crate::sys::{
-    pages::{
-        BurstBuf, //
-        Reuse,
+use crate::{
+    stream::{
+        config::{
+            Config,
+            EndReason,
+            Role, //
+        },
+        ctx::{
+            Ctx,
+            Progress,
+            Shared,
+            Stop, //
+        },
+        excess::Excess,
+        read_queues::ReadQueues, //
     },
-    socket::Locked, //
+    sys::{
+        pages::{
+            BurstBuf,
+            Reuse, //
+        },
+        socket::Locked, //
+    },
 };
+
+/// Octets TCP may hold for us on a short path. They stay in a CPU's cache, and do not keep the CPU in
+/// softirq for long.
+pub(in crate::stream) const SEND_BUFFER: u32 = 1 << 20;
+
+/// Microseconds of a round trip above which a path is a long-RTT path. Its congestion window says how
+/// much TCP may hold.
+const LONG_RTT_US: u32 = 300;
 
 /// A burst up to this many octets is copied by TCP: cheaper than page references, and the buffer
 /// is free again at once.
@@ -76,16 +93,18 @@ pub(in crate::stream) struct Tx {
     pub(in crate::stream) job: Option<Job>,
     /// Where messages come from.
     pub(in crate::stream) queued: Queued,
-    /// Octets of FPDU stream TCP has taken.
-    sent: u64,
     /// TCP had no room, and will call when it has.
     blocked: bool,
     /// Where segments began anew.
     origin: Origin,
     /// FPDUs may be sent: on the responder's side not before one came (RFC 5044 section 7.1.2).
     pub(in crate::stream) enabled: bool,
-    /// Which buffers are good for bursts, a guess: see [`Batch::note_receiver_cpu`].
+    /// Which buffers are good for bursts, a guess: see [`Self::note_receiver_cpu`].
     reuse: Reuse,
+    /// The Terminate to send when the stream has ended.
+    pub(in crate::stream) farewell: Option<TerminateOctets>,
+    /// The peer has closed its half: it answers no Read any more.
+    pub(in crate::stream) peer_closed: bool,
     /// FIN was given to TCP.
     pub(in crate::stream) fin_sent: bool,
     /// Frames the FPDUs.
@@ -95,28 +114,23 @@ pub(in crate::stream) struct Tx {
 }
 
 impl Tx {
-    /// Prepares the outgoing half. May sleep.
-    pub(in crate::stream) fn new(config: &Config) -> Result<Self> {
-        Ok(Self {
+    /// Prepares the outgoing half.
+    pub(in crate::stream) fn new(config: &Config) -> Self {
+        Self {
             block: None,
             burst: None,
             job: None,
-            queued: Queued::new(config)?,
-            sent: 0,
+            queued: Queued::new(config),
             blocked: false,
             origin: Origin::default(),
             enabled: matches!(config.role, Role::Initiator { .. }),
             reuse: Reuse::InTurn,
+            farewell: None,
+            peer_closed: false,
             fin_sent: false,
             writer: FpduWriter::new(config.tx_markers, config.crc),
             markers: config.tx_markers,
-        })
-    }
-
-    /// Octets of FPDU stream TCP has taken.
-    #[inline]
-    pub(in crate::stream) fn sent(&self) -> u64 {
-        self.sent
+        }
     }
 
     /// Every encoded octet is with TCP.
@@ -154,7 +168,7 @@ impl Tx {
     /// TCP has taken the whole burst. A block that it holds nothing of is free for other streams, and
     /// one that is as good as full is given up.
     #[inline]
-    fn burst_taken(&mut self, excess: &mut Excess) {
+    fn burst_taken(&mut self, sent_octets: u64, excess: &mut Excess) {
         let Some(block) = &mut self.block else {
             return;
         };
@@ -164,10 +178,21 @@ impl Tx {
             return;
         }
         if lent != 0 {
-            excess.closed(self.sent, u32::try_from(left).unwrap_or(u32::MAX));
+            excess.closed(sent_octets, u32::try_from(left).unwrap_or(u32::MAX));
         }
         self.block = None;
     }
+}
+
+/// Where messages come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::stream) enum TxSource {
+    /// Full operation: answers and work requests.
+    Work,
+    /// The stream has ended: its Terminate.
+    Farewell,
+    /// No new message; the current one is finished.
+    Nothing,
 }
 
 /// What came of building a burst.
@@ -181,23 +206,39 @@ enum Built {
     Nothing,
 }
 
-impl Batch<'_> {
-    /// Sends up to `budget` bursts; with a budget of 0 what TCP has not taken yet.
-    pub(in crate::stream) fn transmit(&mut self, locked: &mut Locked, budget: u32) -> Progress {
-        let progress = self.transmit_bursts(locked, budget);
-        self.retire();
+impl Tx {
+    /// Sends up to `budget` bursts of what `source` says; with a budget of 0 what TCP has not taken yet.
+    ///
+    /// What ends the stream is left in the context.
+    pub(in crate::stream) fn transmit(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        reads: &mut ReadQueues,
+        locked: &mut Locked,
+        budget: u32,
+        source: TxSource,
+    ) -> Progress {
+        let progress = self.transmit_bursts(ctx, reads, locked, budget, source);
+        ctx.retire();
         progress
     }
 
     /// Sends up to `budget` bursts; what became complete is still to be reported.
-    fn transmit_bursts(&mut self, locked: &mut Locked, budget: u32) -> Progress {
-        if !self.push(locked) {
+    fn transmit_bursts(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        reads: &mut ReadQueues,
+        locked: &mut Locked,
+        budget: u32,
+        source: TxSource,
+    ) -> Progress {
+        if !self.push(ctx, locked) {
             return Progress::Wait;
         }
-        if budget == 0 && !self.has_something() {
+        if budget == 0 && !self.has_something(ctx, reads) {
             return Progress::Wait;
         }
-        self.proto.tx.queued.plenty = match locked.is_long_rtt(LONG_RTT_US) {
+        self.queued.plenty = match locked.is_long_rtt(LONG_RTT_US) {
             true => u64::MAX,
             false => PLENTY,
         };
@@ -205,10 +246,10 @@ impl Batch<'_> {
             if !self.has_room(locked) {
                 return Progress::Wait;
             }
-            let Built::Burst { full } = self.build(locked) else {
+            let Built::Burst { full } = self.build(ctx, reads, locked, source) else {
                 return Progress::Wait;
             };
-            if !self.push(locked) || !full {
+            if !self.push(ctx, locked) || !full {
                 return Progress::Wait;
             }
         }
@@ -216,9 +257,8 @@ impl Batch<'_> {
     }
 
     /// Whether there may be something to send.
-    fn has_something(&self) -> bool {
-        let tx = &self.proto.tx;
-        tx.job.is_some() || tx.queued.may_wait() || self.queues.sq().is_pending()
+    fn has_something(&self, ctx: &Ctx<'_>, reads: &ReadQueues) -> bool {
+        self.job.is_some() || self.queued.may_wait(reads) || ctx.queues.sq().is_pending()
     }
 
     /// Whether TCP takes a burst now; if not, it calls when it does.
@@ -228,20 +268,19 @@ impl Batch<'_> {
     fn has_room(&mut self, locked: &mut Locked) -> bool {
         let room = locked.has_room() || locked.fit_sndbuf(SEND_BUFFER, LONG_RTT_US);
         if !room {
-            self.proto.tx.blocked = true;
-            self.proto.tx.queued.not_looked();
+            self.blocked = true;
+            self.queued.not_looked();
         }
         room
     }
 
     /// Hands the current burst to TCP; whether that is done and the next one may be built.
-    fn push(&mut self, locked: &mut Locked) -> bool {
-        let Proto { tx, excess, .. } = &mut *self.proto;
-        if tx.blocked && !locked.stream_writable() {
+    fn push(&mut self, ctx: &mut Ctx<'_>, locked: &mut Locked) -> bool {
+        if self.blocked && !locked.stream_writable() {
             return false;
         }
-        tx.blocked = false;
-        while let (Some(burst), Some(block)) = (&mut tx.burst, &mut tx.block) {
+        self.blocked = false;
+        while let (Some(burst), Some(block)) = (&mut self.burst, &mut self.block) {
             let rest = burst.end.saturating_sub(burst.at);
             let copied = burst.copy || rest <= COPY_LIMIT;
             let taken = match copied {
@@ -250,32 +289,37 @@ impl Batch<'_> {
             };
             match taken {
                 Ok(n) if n != 0 => {
+                    let Shared {
+                        excess,
+                        sent_octets,
+                        ..
+                    } = &mut *ctx.shared;
                     if copied {
                         excess.copied();
                     }
-                    tx.blocked = false;
+                    self.blocked = false;
                     burst.at = burst.at.saturating_add(n);
-                    tx.sent = tx.sent.wrapping_add(n as u64);
+                    *sent_octets = sent_octets.wrapping_add(n as u64);
                     if burst.at >= burst.end {
-                        tx.burst = None;
-                        tx.burst_taken(excess);
+                        self.burst = None;
+                        self.burst_taken(*sent_octets, excess);
                     }
                 }
                 Ok(_) | Err(EAGAIN)
-                    if locked.fit_sndbuf(SEND_BUFFER, LONG_RTT_US) && !tx.blocked =>
+                    if locked.fit_sndbuf(SEND_BUFFER, LONG_RTT_US) && !self.blocked =>
                 {
                     // Once: it may be memory that is missing.
-                    tx.blocked = true;
+                    self.blocked = true;
                 }
                 Ok(_) | Err(EAGAIN) => {
-                    tx.blocked = true;
+                    self.blocked = true;
                     // Without anything under way no acknowledgment will come to call us back:
                     // it was memory that was missing.
-                    self.proto.deferred.retry |= locked.write_queues_empty();
+                    ctx.shared.deferred.retry |= locked.write_queues_empty();
                     return false;
                 }
                 Err(error) => {
-                    self.end(EndReason::of(error));
+                    ctx.stop(Stop::End(EndReason::of(error)));
                     return false;
                 }
             }
@@ -284,23 +328,29 @@ impl Batch<'_> {
     }
 
     /// Encodes the next burst.
-    fn build(&mut self, locked: &mut Locked) -> Built {
-        if !self.find_job() {
+    fn build(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        reads: &mut ReadQueues,
+        locked: &mut Locked,
+        source: TxSource,
+    ) -> Built {
+        if !self.find_job(ctx, reads, source) {
             return Built::Nothing;
         }
-        let Some(mut buf) = self.proto.tx.take_block() else {
-            self.proto.deferred.retry = true;
+        let Some(mut buf) = self.take_block() else {
+            ctx.shared.deferred.retry = true;
             return Built::Nothing;
         };
-        let start = self.proto.tx.sent;
+        let start = ctx.shared.sent_octets;
         let begin = buf.lent();
-        self.proto.excess.set_lent(begin != 0);
+        ctx.shared.excess.set_lent(begin != 0);
         let space = buf.space();
-        let layout = self.lay_out(locked, begin, space.len());
+        let layout = self.lay_out(start, locked, begin, space.len());
         let mut at = 0;
         let mut full = false;
-        while self.find_job() {
-            let want = self.next_fpdu_wants();
+        while self.find_job(ctx, reads, source) {
+            let want = self.next_fpdu_wants(reads);
             let Some(room) = layout.room(at, want) else {
                 full = true;
                 break;
@@ -309,60 +359,42 @@ impl Batch<'_> {
                 .checked_add(room as usize)
                 .and_then(|end| space.get_mut(at as usize..end))
                 .unwrap_or_default();
-            match self.encode(fpdu) {
+            match self.encode(ctx, reads, fpdu) {
                 Encoded::Part(len) => {
                     at = at.saturating_add(len);
-                    self.proto.tally.encoded(len);
+                    ctx.shared.tally.encoded(len);
                 }
                 Encoded::Last(len) => {
                     at = at.saturating_add(len);
-                    self.proto.tally.encoded(len);
-                    self.job_done(start.wrapping_add(u64::from(at)));
+                    ctx.shared.tally.encoded(len);
+                    self.job_done(ctx, start.wrapping_add(u64::from(at)));
                 }
-                // What comes next may be a Terminate.
-                Encoded::Failed => self.proto.tx.job = None,
+                Encoded::Failed => self.job = None,
             }
         }
-        self.proto.tx.block = (at != 0 || begin != 0).then_some(buf);
+        self.block = (at != 0 || begin != 0).then_some(buf);
         if at == 0 {
             return Built::Nothing;
         }
         let len = at as usize;
-        self.proto.tx.burst = Some(Burst {
+        self.burst = Some(Burst {
             end: begin.saturating_add(len),
             at: begin,
-            copy: len <= COPY_LIMIT || !self.may_lend(locked),
+            copy: len <= COPY_LIMIT || !may_lend(ctx, locked),
         });
         // Giving this burst to TCP completes work requests, which makes room for others.
         Built::Burst {
-            full: full || self.proto.tx.queued.starved,
+            full: full || self.queued.starved,
         }
     }
 
-    /// Whether TCP may be lent the block in use, rather than get a copy: what it MR cache beyond what it
-    /// accounts is charged, if need be and if TCP has memory to spare.
-    #[inline]
-    fn may_lend(&mut self, locked: &mut Locked) -> bool {
-        let Proto { tx, excess, .. } = &mut *self.proto;
-        excess.acknowledged(tx.sent, locked.outstanding());
-        let missing = excess.missing_to_lend();
-        if missing != 0 {
-            if !locked.memory_is_plenty() || !locked.charge(missing) {
-                return false;
-            }
-            excess.charged(missing);
-        }
-        true
-    }
-
-    /// Where segment boundaries will lie in a burst behind what TCP has not sent. The burst begins at
-    /// octet `begin` of a block, in front of `left` octets.
-    fn lay_out(&mut self, locked: &mut Locked, begin: usize, left: usize) -> Layout {
-        let start = self.proto.tx.sent;
+    /// Where segment boundaries will lie in a burst behind what TCP has not sent. The burst begins at octet
+    /// `start` of the stream, and at octet `begin` of a block, in front of `left` octets.
+    fn lay_out(&mut self, start: u64, locked: &mut Locked, begin: usize, left: usize) -> Layout {
         let (mss, goal) = (locked.mss(), locked.size_goal());
         let capacity = u32::try_from(left).unwrap_or(u32::MAX);
         let block = u32::try_from(begin.saturating_add(left)).unwrap_or(u32::MAX);
-        let unsent = self.proto.tx.origin.unsent(start, locked.unsent());
+        let unsent = self.origin.unsent(start, locked.unsent());
         let tail = locked.unsent_tail();
         // As in a whole block, to fill TCP's last buffer up, but for what does not fit.
         let layout = Layout::new(mss, goal, unsent, tail, block)
@@ -380,14 +412,14 @@ impl Batch<'_> {
         // TCP fills the last segment of a buffer up from the next one if there are places left in
         // it. That is not known before TCP sends it: a part that goes first leaves its places.
         locked.end_record();
-        self.proto.tx.origin.begin(start);
+        self.origin.begin(start);
         Layout::new(mss, goal, 0, 0, capacity)
     }
 
     /// Notices where the receiver works. The caller has sent, and then only let softirqs burst on
     /// this CPU: if everything has been acknowledged, the receiver was one of them.
     pub(in crate::stream) fn note_receiver_cpu(&mut self, locked: &Locked) {
-        self.proto.tx.reuse = match locked.write_queues_empty() {
+        self.reuse = match locked.write_queues_empty() {
             true => Reuse::First,
             false => Reuse::InTurn,
         };
@@ -395,18 +427,44 @@ impl Batch<'_> {
 
     /// Makes sure that there is a message to send; `false` if none may be sent now.
     #[inline]
-    fn find_job(&mut self) -> bool {
-        if self.proto.tx.job.is_some() {
+    fn find_job(&mut self, ctx: &mut Ctx<'_>, reads: &mut ReadQueues, source: TxSource) -> bool {
+        if self.job.is_some() {
             return true;
         }
-        self.proto.tx.job = match self.proto.phase {
+        self.job = match source {
             // TCP takes nothing any more, also no answer to what the peer asked before it knew; and
             // that it does not is not the peer's doing.
-            _ if self.proto.tx.fin_sent => None,
-            StreamPhase::Open | StreamPhase::Closing => self.next_message(),
-            StreamPhase::Ended => self.next_farewell(),
-            StreamPhase::Starting | StreamPhase::Leaving | StreamPhase::Over => None,
+            _ if self.fin_sent || ctx.is_stopped() => None,
+            TxSource::Work => self.next_message(ctx, reads),
+            TxSource::Farewell => self.next_farewell(),
+            TxSource::Nothing => None,
         };
-        self.proto.tx.job.is_some()
+        self.job.is_some()
     }
+
+    /// What is sent after the end: the Terminate.
+    fn next_farewell(&mut self) -> Option<Job> {
+        let octets = self.farewell.take()?;
+        Some(Job::Control(Control::Terminate(octets)))
+    }
+}
+
+/// Whether TCP may be lent the block in use, rather than get a copy: what it pins beyond what it
+/// accounts is charged, if need be and if TCP has memory to spare.
+#[inline]
+fn may_lend(ctx: &mut Ctx<'_>, locked: &mut Locked) -> bool {
+    let Shared {
+        excess,
+        sent_octets,
+        ..
+    } = &mut *ctx.shared;
+    excess.acknowledged(*sent_octets, locked.outstanding());
+    let missing = excess.missing_to_lend();
+    if missing != 0 {
+        if !locked.memory_is_plenty() || !locked.charge(missing) {
+            return false;
+        }
+        excess.charged(missing);
+    }
+    true
 }

@@ -27,11 +27,11 @@ const MIN_ENTRIES: usize = 16;
 
 /// Names a work request in the queue, also when others around it come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::stream) struct Slot(u32);
+pub(super) struct Slot(u32);
 
 /// When a work request is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::stream) enum Due {
+pub(super) enum Due {
     /// Once TCP took the outgoing stream up to this octet.
     Sent(u64),
     /// Once it is said so: a Read, or a message that is still being segmented.
@@ -40,23 +40,23 @@ pub(in crate::stream) enum Due {
 
 /// One work request between its fetch and its completion.
 #[derive(Clone, Copy)]
-pub(in crate::stream) struct SentWr {
+pub(super) struct SentWr {
     /// `wr_id` of the poster.
-    pub(in crate::stream) id: u64,
+    pub(super) id: u64,
     /// When it is done.
-    pub(in crate::stream) due: Due,
+    pub(super) due: Due,
     /// Octets transferred, for the completion.
-    pub(in crate::stream) bytes: u32,
+    pub(super) bytes: u32,
     /// What it was.
-    pub(in crate::stream) opcode: WcOpcode,
+    pub(super) opcode: WcOpcode,
     /// What will be reported.
-    pub(in crate::stream) status: WcStatus,
+    pub(super) status: WcStatus,
     /// A completion is wanted even on success.
-    pub(in crate::stream) signaled: bool,
+    pub(super) signaled: bool,
 }
 
 /// The queue of fetched, incomplete work requests, oldest first.
-pub(in crate::stream) struct SentQueue {
+pub(super) struct SentQueue {
     /// A ring of a power of two entries.
     ring: KVec<Option<SentWr>>,
     /// Number of the oldest entry; wraps.
@@ -67,7 +67,7 @@ pub(in crate::stream) struct SentQueue {
 
 impl SentQueue {
     /// Makes a queue for a send queue of `depth` entries. May sleep.
-    pub(in crate::stream) fn new(depth: usize) -> Result<Self> {
+    pub(super) fn new(depth: usize) -> Result<Self> {
         let size = depth
             .clamp(MIN_ENTRIES, MAX_ENTRIES)
             .checked_next_power_of_two()
@@ -81,13 +81,13 @@ impl SentQueue {
 
     /// Nothing waits for completion.
     #[inline]
-    pub(in crate::stream) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.head == self.tail
     }
 
     /// No room: nothing more may be fetched.
     #[inline]
-    pub(in crate::stream) fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.tail.wrapping_sub(self.head) as usize >= self.ring.len()
     }
 
@@ -99,7 +99,7 @@ impl SentQueue {
 
     /// Appends a work request; `None` if the queue is full.
     #[inline]
-    pub(in crate::stream) fn push(&mut self, entry: SentWr) -> Option<Slot> {
+    pub(super) fn push(&mut self, entry: SentWr) -> Option<Slot> {
         if self.is_full() {
             return None;
         }
@@ -112,7 +112,7 @@ impl SentQueue {
 
     /// The entry a slot names, while it is in the queue.
     #[inline]
-    pub(in crate::stream) fn get_mut(&mut self, slot: Slot) -> Option<&mut SentWr> {
+    pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut SentWr> {
         if slot.0.wrapping_sub(self.head) >= self.tail.wrapping_sub(self.head) {
             return None;
         }
@@ -125,7 +125,7 @@ impl SentQueue {
     /// One that has failed, and all behind it, are for the end of the stream: after an error nothing
     /// is reported as a success.
     #[inline]
-    pub(in crate::stream) fn pop_done(&mut self, sent: u64) -> Option<SentWr> {
+    pub(super) fn pop_done(&mut self, sent: u64) -> Option<SentWr> {
         if self.is_empty() {
             return None;
         }
@@ -139,7 +139,7 @@ impl SentQueue {
 
     /// Fails the oldest entry of this kind that is not done, for the end of the stream; `false` if there
     /// is none.
-    pub(in crate::stream) fn fail_oldest(&mut self, opcode: WcOpcode, status: WcStatus) -> bool {
+    pub(super) fn fail_oldest(&mut self, opcode: WcOpcode, status: WcStatus) -> bool {
         let mut at = self.head;
         while at != self.tail {
             let index = self.index(at);
@@ -155,7 +155,7 @@ impl SentQueue {
     }
 
     /// Takes all of them; there is no room for others afterwards.
-    pub(in crate::stream) fn take(&mut self) -> Self {
+    pub(super) fn take(&mut self) -> Self {
         let none = Self {
             ring: KVec::new(),
             head: 0,
@@ -165,7 +165,7 @@ impl SentQueue {
     }
 
     /// Takes the oldest entry, done or not.
-    pub(in crate::stream) fn pop(&mut self) -> Option<SentWr> {
+    pub(super) fn pop(&mut self) -> Option<SentWr> {
         if self.is_empty() {
             return None;
         }
