@@ -2,10 +2,10 @@
 
 //! Queue pairs: RC, in the states of iWARP.
 //!
-//! A queue pair carries at most one stream in its life. The connection manager attaches while it
-//! sets a connection up, the stream takes over ([`Qp::start_stream`]), and when the stream has ended
-//! ended everything that is still posted is flushed, once, in order: the send
-//! queue, then the receive queue.
+//! A queue pair carries at most one stream in its life. The connection manager attaches while it sets a
+//! connection up, and starts the stream ([`Qp::start_stream`]). When the stream has ended, everything
+//! that is still posted is flushed, once, in order: the send queue, then the receive queue. The data
+//! path is [`QpQueues`], which the stream uses without the rest.
 //!
 //! - [`state`]: the states
 //! - [`connection`]: the stream and the connection manager come and go

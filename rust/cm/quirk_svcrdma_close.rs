@@ -70,8 +70,8 @@ impl SvcrdmaClose {
     }
 }
 
-/// Whether to hold back a request while so many queue pairs are left, milliseconds after the last
-/// step of a close and after the peer came.
+/// Whether to hold back a request while `left` queue pairs are left. `since` and `came` are the
+/// milliseconds since the last step of a close, and since the peer connected.
 fn is_too_soon(left: u32, since: i64, came: i64) -> bool {
     let limit = if left > 0 {
         MAX_TEARDOWN_MS

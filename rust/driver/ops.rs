@@ -87,7 +87,7 @@ pub(crate) struct Rsiw;
 
 // SAFETY: `queue` takes addresses from a kernel user's ring only, as its work requests give them, and
 // `region::LocalBuf` takes them for kernel memory with the local DMA key only. The stream lets go of
-// memory before the work request is completed (`Pins`), and of a region's before its revocation ends
+// memory before the work request is completed (`MrCache`), and of a region's before its revocation ends
 // (`PinCell`), which an invalidation and `dereg_mr` wait for. `Cq::poll` looks queue pairs up.
 unsafe impl Driver for Rsiw {
     type Device = RsiwDevice;

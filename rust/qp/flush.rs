@@ -251,8 +251,8 @@ impl Qp {
 
     /// Tells its owner of a work request; `false` if there is no room, and it is to be told later.
     ///
-    /// Kernel users share completion queues, which are not made for all of their work requests at
-    /// once, and wait for the last one without a limit. A process that does not look at its queue
+    /// Kernel users share completion queues, which do not hold all of their work requests at once. They
+    /// wait for the last one without a limit. A process that does not look at its queue
     /// loses what does not fit, and has been told so.
     fn report_flushed(&self, flushed: &Flushed) -> bool {
         let cq = match flushed.opcode {

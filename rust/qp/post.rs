@@ -79,8 +79,8 @@ impl Qp {
 
     /// Posts send work requests of a kernel user; stops at the first that can not be. Any context.
     ///
-    /// `ENOTCONN` before the connection is there, `EINVAL` for a request that makes no sense or
-    /// when a process owns the queue, `ENOMEM` when the queue is full.
+    /// `ENOTCONN` before the connection is there. `EINVAL` for a request that makes no sense, or when a
+    /// process owns the queue. `ENOMEM` when the queue is full.
     pub(crate) fn post_send(self: &Arc<Self>, wrs: &mut SendWrs<'_>) -> Result {
         if self.is_user() {
             return Err(EINVAL);

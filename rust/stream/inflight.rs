@@ -3,8 +3,8 @@
 //! Work requests that left the send queue: their completion, in posting order.
 //!
 //! A Send or Write is complete when its last octet was handed to TCP (RFC 5041 section 5.3, DDP
-//! message transfer completion at the source), a Read when its last response segment was placed,
-//! a local operation at once. Verbs want completions in posting order, so an open Read holds back
+//! message transfer completion at the source). A Read is complete when its last response segment was
+//! placed, a local operation at once. Verbs want completions in posting order, so an open Read holds back
 //! everything behind it. Positions are counted in octets of the outgoing stream: one number,
 //! compared with what TCP took, completes a whole burst of messages.
 

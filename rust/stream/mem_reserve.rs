@@ -5,8 +5,8 @@
 //! TCP accounts for the memory of its buffers by pages: taken from all of its sockets' common
 //! account as a buffer is filled, given back as it is freed, at both ends, for every burst. A stream
 //! that moves burst after burst has TCP keep what it needs for some of them, as `SO_RESERVE_MEM` lets
-//! programs do (socket(7)), and gives it back when it has moved none for a while, or when memory
-//! gets short. An idle stream keeps nothing.
+//! programs do (socket(7)). It gives the memory back when it has moved no bulk for a while, or when
+//! memory gets short. An idle stream keeps nothing.
 
 /// Octets moved at a time from which on more are likely to come.
 const BULK: u64 = 32 << 10;

@@ -99,8 +99,8 @@ impl Ending {
         self.heard = true;
     }
 
-    /// Whether the end is put off once more: since the last time TCP has taken something, or the peer
-    /// acknowledged it, `moved` octets in all, or what was waited for has come, or a part of it. The
+    /// Whether the end is put off once more: since the last time something moved, or something that was
+    /// waited for has come. `moved` counts octets that TCP has taken, or the peer acknowledged. The
     /// first time all that was before counts as well, so that a tick that was meant for something
     /// else ends nothing.
     fn goes_on(&mut self, moved: u64, waits: bool) -> bool {
@@ -459,8 +459,8 @@ impl Batch<'_> {
         }
     }
 
-    /// FIN behind a disconnect is kept back for as long as the peer's window is closed, as it is by a
-    /// peer that holds a Send for want of a receive. Only a reset can tell such a peer.
+    /// FIN behind a disconnect is kept back while the peer's window is closed. A peer that holds a Send
+    /// for want of a receive closes it. Only a reset can tell such a peer.
     fn look_for_closed_window(&mut self, locked: &Locked) {
         let closed = locked.window_is_closed();
         if self.proto.ending.is_kept_back(locked.acked(), closed) {

@@ -68,8 +68,8 @@ fn has_room(mss: u32, goal: u32, unsent: u32, tail: u32, capacity: u32) {
     }
 }
 
-/// Encodes the beginning of a Send of `len` octets into what is left of a segment, behind `words`
-/// 32-bit words of an earlier FPDU, as the engine does.
+/// Encodes the beginning of a Send of `len` octets into what is left of a segment, as the engine does.
+/// An earlier FPDU has `words` 32-bit words.
 fn send_fits(lead: u32, words: usize, len: u32, markers: bool) -> Result {
     let mut out = KVec::from_elem(0u8, 2048, GFP_KERNEL)?;
     let mut writer = FpduWriter::new(markers, false);

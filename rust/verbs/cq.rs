@@ -156,8 +156,8 @@ impl Cq {
         pushed != Pushed::Full
     }
 
-    /// As [`complete`](Self::complete) for a kernel user, but nothing is lost where there is no room,
-    /// and unless it is `urgent`, half of the room is left to completions that cannot wait.
+    /// As [`complete`](Self::complete) for a kernel user, but nothing is lost where there is no room.
+    /// Unless it is `urgent`, half of the room is left to completions that cannot wait.
     pub(crate) fn try_complete(self: &Arc<Self>, qpn: Qpn, c: &Completion, urgent: bool) -> bool {
         if !urgent && self.entries.is_half_full() {
             return false;

@@ -5,8 +5,8 @@
 //! A burst is what one call hands to TCP. TCP cuts it at multiples of the maximum segment size, so
 //! FPDUs of exactly that size start every segment. The short last FPDU of a message would shift
 //! everything behind it; the FPDU that follows is therefore made to fill the segment up, which
-//! RFC 5044 section 5.1 allows when FPDUs are packed. Only where too little is left for a useful
-//! FPDU, one straddles the boundary, and is sized so that the next one can fill up again.
+//! RFC 5044 section 5.1 allows when FPDUs are packed. Where too little is left for a useful FPDU,
+//! one straddles the boundary. It is sized so that the next one can fill up again.
 
 /// A segment's rest below this many octets gets no FPDU of its own: the longest message that can
 /// not be cut has to fit in, a Terminate with all it may quote (RFC 5040 section 4.8: a ULPDU of
@@ -58,12 +58,12 @@ pub(in crate::stream) struct Layout {
 impl Layout {
     /// Lays a burst out.
     ///
-    /// `mss` is TCP's current segment size, `size_goal` its largest buffer, `unsent` the octets it
-    /// still holds unsent, `tail` those of them in its last buffer, `capacity` the room for the
-    /// burst; all in octets.
+    /// All are in octets: `mss`, TCP's current segment size; `size_goal`, its largest buffer; `unsent`,
+    /// what it holds unsent; `tail`, the part of that in its last buffer; `capacity`, the room for the
+    /// burst.
     ///
-    /// TCP fills a segment from the next buffer before it sends it, so segments are counted from
-    /// the first unsent octet, not from where the last buffer begins; the exception is [`Origin`]'s.
+    /// TCP fills a segment from the next buffer before it sends it. So segments are counted from the
+    /// first unsent octet, not from where the last buffer begins. The exception is [`Origin`]'s.
     pub(in crate::stream) fn new(
         mss: u32,
         size_goal: u32,

@@ -3,9 +3,9 @@
 //! What goes out next: answers to the peer's Reads, and our own work requests in order.
 //!
 //! Answers go first, but after a few of them a work request gets its turn. Work requests start in
-//! posting order (RFC 5041 section 5.3); one that has to wait, for a fence or for the number of
-//! outstanding Reads (RFC 5040 section 5.5, requirements.md RDMAP-60), holds back those behind it,
-//! never the answers: two ends that wait for each other's answers would wait for good.
+//! posting order (RFC 5041 section 5.3). One may have to wait, for a fence or for the number of
+//! outstanding Reads (RFC 5040 section 5.5, requirements.md RDMAP-60). It holds back those behind it,
+//! never the answers: two ends that wait for each other's answers would wait for ever.
 
 mod start;
 

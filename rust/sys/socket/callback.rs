@@ -40,8 +40,8 @@ const ALIGN: usize = 8;
 
 /// What TCP tells the user of a connection.
 ///
-/// All are called under the socket's lock, in softirq context, or in process context with bottom
-/// halves on when the lock's owner lets TCP work off what came meanwhile. They must not sleep, not
+/// All are called under the socket's lock. The context is softirq, or process context with bottom
+/// halves on, when the lock's owner lets TCP process its backlog. They must not sleep, not
 /// lock this or another socket, and may come out of calls into TCP that the handler itself makes.
 /// The handler's type needs an alignment of 8.
 pub(crate) trait Handler: Send + Sync + Sized + 'static {
