@@ -3,7 +3,7 @@
 //! Rendezvous: queue pairs that connect without rdma_cm.
 //!
 //! Two programs exchange queue pair numbers by any means, and `modify_qp` names the peer. The protocol
-//! is that of docs/direct-mode.md. Of the two ends the one with the smaller name connects to the port
+//! is that of docs/rendezvous.md. Of the two ends the one with the smaller name connects to the port
 //! that all hosts agree on.
 //!
 //! - [`listener`]: the port of a network namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The peer that the owner of a queue pair has named (docs/direct-mode.md).
+//! The peer that the owner of a queue pair has named (docs/rendezvous.md).
 //!
 //! `modify_qp` to `RTR` with an address vector and the number of a queue pair selects this. The
 //! connection manager then sets the connection up on its own; meanwhile the states are those that

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What the two ends tell each other as private data of the MPA start-up
-//! (docs/direct-mode.md, section "Hello").
+//! (docs/rendezvous.md, section "Hello").
 
 /// Octets of it.
 pub(super) const LEN: usize = 24;

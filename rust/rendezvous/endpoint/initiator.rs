@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The initiator of a connection (docs/direct-mode.md, section 3).
+//! The initiator of a connection (docs/rendezvous.md, section 3).
 
 use super::{
     Outcome,

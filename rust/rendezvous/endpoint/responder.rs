@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The responder of a connection (docs/direct-mode.md, section 4), which a queue pair that is
+//! The responder of a connection (docs/rendezvous.md, section 4), which a queue pair that is
 //! connected to itself is too.
 
 use kernel::prelude::*;
