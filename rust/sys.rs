@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's C interfaces, one file each (design.md, Rooms).
+//! The kernel's C interfaces, one file each (docs/architecture.md).
 //!
 //! Every raw pointer and nearly every `unsafe` of the module lives below here, and here only do
 //! kernel releases differ. `sys` knows no type of the driver: where C calls back, a trait stands

@@ -62,6 +62,7 @@ use crate::{
 /// | Leaving | message in progress sent: FIN | Ended |
 /// | Leaving | 500 ms | Ended |
 /// | Ended | FIN sent and received, reset, or deadline | Over |
+/// | Ended (behind a disconnect) | closed window, no progress for 400 ms: reset | Over |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum StreamPhase {
     /// The callbacks may come already, but the start is not finished.

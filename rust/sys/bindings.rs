@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The raw C interfaces: the `kernel` crate's bindings, and ours on top (design.md, Rooms).
+//! The raw C interfaces: the `kernel` crate's bindings, and ours on top (docs/architecture.md).
 //!
 //! bindgen makes ours from `include/bindings.h`; what `include/bindgen_parameters` does not list
 //! is the `kernel` crate's, so that one C type is one Rust type. Only `sys` names this module.

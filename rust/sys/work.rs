@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The module's own work queues (design.md, Execution model).
+//! The module's own work queues (docs/locking.md).
 //!
 //! A queued item owns an [`Arc`] of its object but no reference to the module, so the module has
 //! queues of its own and empties them before its code goes. [`process`] sleeps if it must, [`bh`]

@@ -172,7 +172,7 @@ impl Cq {
     /// Calls the owner's handler, or has it called.
     ///
     /// Handlers of `ib_core` itself only schedule; those of others may post, and are therefore
-    /// called from a work item that holds no lock (design.md, Execution model).
+    /// called from a work item that holds no lock (docs/locking.md).
     fn fire(self: &Arc<Self>) {
         let inline = self.core.with(|core| {
             let inline = core.handler_only_schedules();

@@ -200,7 +200,7 @@ mod tests {
     }
 
     /// A direct poller may post from its handler, and its context has the value of zeroed memory
-    /// (docs/design.md: no foreign code runs under a socket lock).
+    /// (docs/locking.md: no foreign code under a socket lock).
     #[test]
     fn handlers_of_others_are_not_called_under_locks() {
         for context in [

@@ -38,7 +38,7 @@ KNOWN = {
 }
 
 # Tests that look for a Write's data in the peer's memory as soon as the Write is complete, and a word
-# of how they fail when it is not there yet. iWARP does not promise that (docs/direct-mode.md, section
+# of how they fail when it is not there yet. iWARP does not promise that (docs/rendezvous.md, section
 # 5): on two emulated CPUs 6 of 100 times it does not hold, and on the debug kernel, where all takes
 # longer, never. So these may try again, and look when the device has received as much as was sent.
 RACES = {

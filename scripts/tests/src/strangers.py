@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Strangers on the port where queue pairs connect themselves (docs/direct-mode.md)."""
+"""Strangers on the port where queue pairs connect themselves (docs/rendezvous.md)."""
 
 import os
 import resource
