@@ -90,7 +90,7 @@ use crate::{
             QpQueues,
             QpQueuesParts, //
         },
-        queue::{
+        wq::{
             recv::RecvSource,
             send::SendQueue, //
         },

@@ -3,9 +3,9 @@
 //! The data-path objects of verbs, as `ib_core` and processes see them (docs/architecture.md).
 //!
 //! - [`device`], [`gid`], [`counters`], [`limits`]: the device, one port on an interface
-//! - [`cq`], [`srq`], [`queue`]: queues, and the rings behind them
+//! - [`cq`], [`srq`], [`wq`]: queues, and the rings behind them
 //! - [`qp_queues`]: the data path of a queue pair
-//! - [`region`], [`mr`]: registered memory
+//! - [`mr`]: registered memory
 //! - [`ids`]: names of objects
 //!
 //! Nothing here knows streams, queue pair states or connections.
@@ -18,9 +18,8 @@ mod ids;
 pub(crate) mod limits;
 pub(crate) mod mr;
 pub(crate) mod qp_queues;
-pub(crate) mod queue;
-pub(crate) mod region;
 pub(crate) mod srq;
+pub(crate) mod wq;
 
 pub(crate) use self::{
     device::Device,

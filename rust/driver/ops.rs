@@ -62,14 +62,14 @@ use crate::{
         gid::Gid,
         limits,
         mr::Mr,
-        queue::{
+        srq::Srq,
+        wq::{
             recv::{
                 RecvRing,
                 RecvSource, //
             },
             wqe::MAX_SGE, //
         },
-        srq::Srq,
         PdId, //
     },
 };
@@ -85,8 +85,8 @@ pub(crate) struct Pd {
 /// The driver.
 pub(crate) struct Rsiw;
 
-// SAFETY: `queue` takes addresses from a kernel user's ring only, as its work requests give them, and
-// `region::LocalBuf` takes them for kernel memory with the local DMA key only. The stream lets go of
+// SAFETY: `wq` takes addresses from a kernel user's ring only, as its work requests give them, and
+// `mr::LocalBuf` takes them for kernel memory with the local DMA key only. The stream lets go of
 // memory before the work request is completed (`MrCache`), and of a region's before its revocation ends
 // (`PinCell`), which an invalidation and `dereg_mr` wait for. `Cq::poll` looks queue pairs up.
 unsafe impl Driver for Rsiw {

@@ -44,7 +44,7 @@ use crate::{
         socket::Socket,
         work, //
     },
-    verbs::queue::recv::RecvSource, //
+    verbs::wq::recv::RecvSource, //
 };
 
 /// How a queue pair leaves while the connection manager works for it.

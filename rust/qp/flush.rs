@@ -31,7 +31,7 @@ use crate::{
             WcOpcode,
             WcStatus, //
         },
-        queue::{
+        wq::{
             recv::RecvSource,
             wqe::BadWqe, //
         },

@@ -29,7 +29,7 @@ use crate::{
     sys::ib::ring::Owner,
     verbs::{
         limits,
-        queue::wqe::{
+        wq::wqe::{
             MAX_INLINE,
             MAX_SGE, //
         }, //

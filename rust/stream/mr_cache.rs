@@ -12,17 +12,17 @@ use kernel::prelude::*;
 use crate::{
     sys::octets::Octets,
     verbs::{
-        qp_queues::QpQueues,
-        queue::wqe::{
-            Sge,
-            Sgl, //
-        },
-        region::{
+        mr::{
             Access,
             AccessError,
             Invalidator,
             LocalBuf,
             PinnedRegion, //
+        },
+        qp_queues::QpQueues,
+        wq::wqe::{
+            Sge,
+            Sgl, //
         },
         Stag, //
     },

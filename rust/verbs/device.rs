@@ -34,7 +34,7 @@ use crate::{
             GidTable, //
         },
         limits,
-        region::RegionTable, //
+        mr::RegionTable, //
     },
 };
 

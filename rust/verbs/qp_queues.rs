@@ -24,16 +24,16 @@ use crate::verbs::{
         Cq, //
     },
     device::ObjectSlot,
-    queue::{
-        recv::RecvSource,
-        send::SendQueue,
-        wqe::Sge, //
-    },
-    region::{
+    mr::{
         Access,
         AccessError,
         LocalBuf,
         RegionTable, //
+    },
+    wq::{
+        recv::RecvSource,
+        send::SendQueue,
+        wqe::Sge, //
     },
     Association,
     Device,

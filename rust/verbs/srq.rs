@@ -34,7 +34,7 @@ use crate::{
     verbs::{
         device::ObjectSlot,
         limits,
-        queue::{
+        wq::{
             recv::RecvRing,
             wqe::{
                 BadWqe,

@@ -44,12 +44,12 @@ use crate::{
             WcOpcode,
             WcStatus, //
         },
-        queue::wqe::RecvWqe,
-        region::{
+        mr::{
             Access,
             AccessError,
             Invalidator, //
         },
+        wq::wqe::RecvWqe,
         Stag, //
     },
 };

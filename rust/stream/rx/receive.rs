@@ -47,7 +47,7 @@ use crate::{
         skb::SkbView,
         socket::Locked, //
     },
-    verbs::queue::wqe::RecvWqe, //
+    verbs::wq::wqe::RecvWqe, //
 };
 
 /// Octets of an FPDU looked at to understand it: the length field and the headers behind it.

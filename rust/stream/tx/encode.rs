@@ -30,11 +30,11 @@ use crate::{
     sys::crc::Kernel,
     verbs::{
         cq::WcStatus,
-        queue::wqe::Payload,
-        region::{
+        mr::{
             Access,
             AccessError, //
         }, //
+        wq::wqe::Payload,
     }, //
 };
 

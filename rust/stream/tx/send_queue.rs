@@ -47,7 +47,7 @@ use crate::{
             WcOpcode,
             WcStatus, //
         },
-        queue::wqe::{
+        wq::wqe::{
             BadWqe,
             Payload,
             SendWqe,

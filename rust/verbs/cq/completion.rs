@@ -8,7 +8,7 @@ use crate::{
         IbWcStatus, //
     },
     verbs::{
-        queue::abi::opcode,
+        wq::abi::opcode,
         Stag, //
     },
 };

@@ -52,7 +52,7 @@ use crate::{
             WcOpcode,
             WcStatus, //
         },
-        queue::abi::{
+        wq::abi::{
             flag,
             CQE_WORDS, //
         },

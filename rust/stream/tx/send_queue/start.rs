@@ -41,14 +41,14 @@ use crate::{
     },
     verbs::{
         cq::WcStatus,
-        queue::wqe::{
+        mr::{
+            Access,
+            Invalidator, //
+        },
+        wq::wqe::{
             Payload,
             SendOp,
             SendWqe, //
-        },
-        region::{
-            Access,
-            Invalidator, //
         },
         Stag, //
     }, //

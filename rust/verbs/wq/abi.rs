@@ -13,7 +13,7 @@
 //! | 3..  | address, length 32, key 32 of each sge | length, key, ..   | queue pair                  |
 
 use crate::verbs::{
-    queue::wqe::{
+    wq::wqe::{
         Sge,
         Sgl,
         MAX_INLINE,

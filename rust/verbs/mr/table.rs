@@ -21,7 +21,7 @@ use crate::{
     },
     verbs::{
         limits,
-        region::{
+        mr::{
             AccessError,
             Kind,
             PinnedRegion,

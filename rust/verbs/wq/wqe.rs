@@ -9,7 +9,7 @@ use crate::verbs::{
         WcOpcode,
         WcStatus, //
     },
-    region::RegMr,
+    mr::RegMr,
     Stag, //
 };
 

@@ -34,7 +34,8 @@ use crate::{
             WcOpcode,
             WcStatus, //
         },
-        queue::{
+        srq::Srq,
+        wq::{
             abi::{
                 self,
                 flag,
@@ -49,7 +50,6 @@ use crate::{
                 Sgl, //
             },
         },
-        srq::Srq,
         Stag, //
     },
 };

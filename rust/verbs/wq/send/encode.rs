@@ -11,7 +11,8 @@ use crate::{
         WrOpcode, //
     },
     verbs::{
-        queue::{
+        mr::LOCAL_DMA_LKEY,
+        wq::{
             abi::{
                 self,
                 flag,
@@ -26,7 +27,6 @@ use crate::{
                 MAX_INLINE, //
             },
         },
-        region::LOCAL_DMA_LKEY,
         Stag, //
     },
 };

@@ -41,7 +41,12 @@ use crate::{
             WcOpcode,
             WcStatus, //
         },
-        queue::{
+        mr::{
+            Access,
+            RegMr,
+            LOCAL_DMA_LKEY, //
+        },
+        wq::{
             abi::{
                 self,
                 flag,
@@ -59,11 +64,6 @@ use crate::{
                 Sge,
                 Sgl, //
             },
-        },
-        region::{
-            Access,
-            RegMr,
-            LOCAL_DMA_LKEY, //
         },
     },
 };

@@ -13,13 +13,13 @@ use crate::{
         octets::Octets, //
     },
     verbs::{
-        queue::wqe::Sge,
-        region::{
+        mr::{
             Access,
             AccessError,
             PinnedRegion,
             RegionTable, //
         },
+        wq::wqe::Sge,
         Association,
         Stag, //
     },

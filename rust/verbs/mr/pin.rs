@@ -15,7 +15,7 @@ use crate::{
         octets::Octets, //
     },
     verbs::{
-        region::{
+        mr::{
             Access,
             AccessError,
             Region, //
