@@ -18,7 +18,7 @@ HOURS ?= 8
 MODULES ?=
 
 .DELETE_ON_ERROR:
-.PHONY: modules help demo test soak bench vm kunit lint picture deb repo install uninstall clean
+.PHONY: modules help demo test soak bench vm kunit lint picture rustdoc deb repo install uninstall clean
 
 modules:
 	@scripts/host-module "$(KDIR)"
@@ -39,6 +39,7 @@ help:
 	@echo '  make bench      rsiw against TCP, siw and rxe, into docs/performance/ (QUICK=1: the headlines)'
 	@echo '  make kunit      the module'\''s KUnit suites (KERNEL=debug: on the x86 debug kernel)'
 	@echo '  make picture    draws docs/architecture.svg and docs/states.md from the sources'
+	@echo '  make rustdoc    pages of the module and of the protocol crate, in build/rustdoc'
 	@echo '  make lint       clippy, W=1, rustfmt, checkpatch, shellcheck, cargo clippy'
 	@echo
 	@echo '  make deb        Debian packages, in build/deb: rsiw-dkms, rsiw-utils (MODULES=all: and modules for'
@@ -74,6 +75,9 @@ lint:
 picture:
 	@scripts/picture
 	@scripts/states
+
+rustdoc:
+	@scripts/rustdoc "$(KERNEL)"
 
 deb:
 ifeq ($(MODULES),)

@@ -2,10 +2,10 @@
 
 //! The attributes of a queue pair: what it is made with, what changes them, what is told.
 //!
-//! Of the transitions of InfiniBand an RNIC has its own: the connection manager alone takes a
-//! queue pair to `RTS`, unless its owner names the peer ([`direct`](super::direct)); `SQD` is a
-//! disconnect ([`Close::Disconnect`](crate::stream::Close)), `ERR` an abortive one (as `iw_cm` and `librdmacm` ask for). A
-//! request that is wrong in any part changes nothing.
+//! Of the transitions of InfiniBand an RNIC has its own. The connection manager alone takes a queue pair
+//! to `RTS`, unless its owner names the [`peer`](super::peer). `SQD` is a disconnect
+//! ([`Close::Disconnect`](crate::stream::Close)), `ERR` an abortive one, as `iw_cm` and `librdmacm` ask for.
+//! A request that is wrong in any part changes nothing.
 
 use kernel::{
     prelude::*,

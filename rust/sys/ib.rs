@@ -5,8 +5,8 @@
 //! The vtable calls a [`driver::Driver`], which never sees a raw pointer:
 //!
 //! - [`driver`]: what a driver provides; [`attr`], [`path`], [`wr`], [`event`]: what it is given
-//! - [`vtable`], [`objects`], [`memory_verbs`], [`queue_verbs`]: from C callbacks to the driver
-//! - [`device`], [`link`], [`netdev`], [`stats`]: a device's life
+//! - [`vtable`], [`objects`], [`memory_verbs`], [`queue_verbs`], [`srq_verbs`]: from C callbacks to the driver
+//! - [`device`], [`link`], [`netdev`]: a device's life
 //! - [`ring`], [`mmap`], [`udata`]: what is shared with a process
 //! - [`memory`], [`pin`]: registered memory
 //! - [`core_ref`]: objects that `ib_core` frees

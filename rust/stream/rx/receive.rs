@@ -2,7 +2,7 @@
 
 //! From TCP's receive queue to whole, verified FPDUs (RFC 5044 sections 4 and 6).
 //!
-//! Everything that arrived is taken at every call, but for a Send that is [held](super::hold), and
+//! Everything that arrived is taken at every call, but for a Send that is [held](super::rnr_hold), and
 //! what is behind it. An FPDU that lies in one socket buffer is
 //! checked and delivered where it lies; one that comes in parts, or with markers in it, goes
 //! through the reassembly buffer. Nothing is delivered before its CRC is verified.

@@ -42,8 +42,7 @@ impl QpEvent {
 ///
 /// # Invariants
 ///
-/// Valid until our `destroy_cq` returns; used through a [`CoreRef`](super::core_ref::CoreRef) only,
-/// which that retires.
+/// Valid until our `destroy_cq` returns, which retires the [`CoreRef`] that it is used through.
 pub(crate) struct CoreCq(NonNull<bindings::ib_cq>);
 
 // SAFETY: `ib_core` allows handlers to be called from anywhere.
