@@ -2,7 +2,7 @@
 
 //! Start-up frames on a socket that is not waited for (RFC 5044 section 7.1).
 //!
-//! A frame is read to its last octet and no further: what follows it belongs to the first FPDU and
+//! A frame is read to its last octet and no further. What follows it belongs to the first FPDU, and
 //! stays in the socket (requirements.md MPA-84).
 
 use core::convert::Infallible;

@@ -21,7 +21,7 @@ use kernel::{
 };
 
 /// Milliseconds for which requests are held back after a close, and after the end of a queue pair
-/// whose connection was closed: many times what a server needs for its next step.
+/// whose connection was closed. A server needs a small part of that for its next step.
 const HOLD_BACK_MS: i64 = 1000;
 
 /// Milliseconds after which a queue pair whose connection was closed is not waited for any more: its

@@ -3,12 +3,12 @@
 //! Completion of what will not be executed any more.
 //!
 //! In the error state, and once the stream has ended, every posted work request completes with
-//! `WR_FLUSH_ERR`: in order, the send queue first, once each, also those that are posted later
-//! (requirements.md RDMAP-65, DDP-66, RPC-14). The rings are their owner's memory, so a pass is
+//! `WR_FLUSH_ERR`, in order and once each. The send queue comes first, and later posts are flushed,
+//! too (requirements.md RDMAP-65, DDP-66, RPC-14). The rings are their owner's memory, so a pass is
 //! bounded, and the rest is left to a work item.
 //!
-//! A process posts receives by its memory alone: nothing tells that one has been posted after the
-//! last pass. So its receive queue is looked at again, soon at first and then ever more rarely.
+//! A process posts receives by stores to its ring, without a call. So its receive queue is looked
+//! at again after the last pass, soon at first and then ever more rarely.
 
 use kernel::{
     sync::Arc,

@@ -3,8 +3,8 @@
 //! The peer that the owner of a queue pair has named (docs/rendezvous.md).
 //!
 //! `modify_qp` to `RTR` with an address vector and the number of a queue pair selects this. The
-//! connection manager then sets the connection up on its own; meanwhile the states are those that
-//! the owner has set, and work requests wait in the queue.
+//! connection manager then sets the connection up. Meanwhile the states are those that the owner
+//! has set, and work requests wait in the queue.
 
 use core::{
     any::Any,

@@ -3,10 +3,10 @@
 //! Memory that a stream holds beyond what TCP accounts to its socket.
 //!
 //! [`Excess`] belongs to the holder of the socket, as all protocol state does. TCP accounts the
-//! octets of a buffer, but it MR cache the whole block in which they lie until they are acknowledged.
-//! The reassembly buffer is not TCP's at all. Up to [`FREE`] octets of both are nobody's charge.
-//! What exceeds them is charged to the socket, so `net.ipv4.tcp_mem` and the memory cgroup see it.
-//! Where the charge is refused, TCP gets a copy, or the octets that arrived wait in its queue.
+//! octets of a buffer, but it pins the whole block in which they lie until they are acknowledged.
+//! The reassembly buffer is not TCP's at all. Up to [`FREE`] octets of both are not charged. What
+//! exceeds them is charged to the socket, so `net.ipv4.tcp_mem` and the memory cgroup see it. Where
+//! the charge is refused, TCP gets a copy, or the octets that arrived wait in its queue.
 //!
 //! Bursts lie one behind the other in a block, so acknowledgments free the blocks in order. Three
 //! terms bound what is pinned:
@@ -15,8 +15,8 @@
 //! - the ends of blocks that no further burst fitted into,
 //! - the block in use, the rest of which is not filled yet.
 //!
-//! TCP copies short runs into the socket's page fragments of [`FRAGMENT`] octets, one behind the other
-//! as well: what is unacknowledged pins the rest of the oldest and of the newest.
+//! TCP copies short bursts into the socket's page fragments of [`FRAGMENT`] octets, one behind the
+//! other as well. What is unacknowledged pins the rest of the oldest and of the newest fragment.
 
 use kernel::page::PAGE_SIZE;
 
@@ -61,7 +61,7 @@ pub(super) struct Excess {
     lent: bool,
     /// Blocks given up before those of `newer`.
     older: Closed,
-    /// Blocks given up since `older` was empty: two sums instead of a list count a block at most
+    /// Blocks given up since `older` was empty. Two sums serve as a list: a block counts at most
     /// until as much again is acknowledged as was outstanding when it was given up.
     newer: Closed,
 }

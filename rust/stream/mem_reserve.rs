@@ -2,11 +2,11 @@
 
 //! Memory that TCP keeps accounted to a stream while it moves bulk.
 //!
-//! TCP accounts for the memory of its buffers by pages: taken from all of its sockets' common
-//! account as a buffer is filled, given back as it is freed, at both ends, for every burst. A stream
-//! that moves burst after burst has TCP keep what it needs for some of them, as `SO_RESERVE_MEM` lets
-//! programs do (socket(7)). It gives the memory back when it has moved no bulk for a while, or when
-//! memory gets short. An idle stream keeps nothing.
+//! TCP accounts for the memory of its buffers by pages, in one account of all sockets. At both ends
+//! every burst takes pages from the account and gives them back. A stream that moves burst after
+//! burst has TCP keep what it needs for some of them, as `SO_RESERVE_MEM` lets programs do
+//! (socket(7)). It gives the memory back when it has moved no bulk for a while, or when memory gets
+//! short. An idle stream keeps nothing.
 
 /// Octets moved at a time from which on more are likely to come.
 const BULK: u64 = 32 << 10;

@@ -9,16 +9,16 @@ use kernel::types::NotThreadSafe;
 
 use super::bindings;
 
-/// Whether interrupts are off, or this is a hardware interrupt: such a caller may neither lock a
-/// socket nor turn bottom halves off and on, and has to leave such work to a work item.
+/// Whether interrupts are off, or this is a hardware interrupt. Such a caller may neither lock a
+/// socket nor turn bottom halves off and on, so it leaves that to a work item.
 #[inline]
 pub(crate) fn irqs_off() -> bool {
     // SAFETY: Reads the state of this CPU; allowed anywhere.
     unsafe { bindings::rsiw_irqs_off() }
 }
 
-/// Whether this is softirq work in a thread of the kernel that has to take turns with others on
-/// this CPU, as `ksoftirqd` has, for as long as a scheduler's slice.
+/// Whether this is softirq work in a kernel thread that shares this CPU with other threads, as
+/// `ksoftirqd` does. Each of them runs for as long as a scheduler's slice.
 #[inline]
 pub(crate) fn in_shared_thread() -> bool {
     // SAFETY: Reads the state of this CPU; allowed anywhere.

@@ -2,10 +2,10 @@
 
 //! Octets that others may write to while they are read.
 //!
-//! A process may write to memory while the device copies from it, and a sender on this host may share
+//! A process may write to memory while the device copies from it. A sender on this host may share
 //! the pages of a socket buffer with a file or a process. A slice would promise the compiler that
-//! nobody does. [`Octets`] is read by C's `memcpy()`, as the kernel copies from other memory that is
-//! shared so, or by volatile loads: what is found may be of any moment, but it is found once.
+//! there are no such writes. [`Octets`] is read by C's `memcpy()`, as the kernel copies from other
+//! memory that is shared so, or by volatile loads. A value may be of any time, but it is read once.
 //!
 //! C header: [`include/linux/string.h`](srctree/include/linux/string.h)
 
@@ -46,7 +46,7 @@ struct Word(u64);
 impl<'a> From<&'a [u8]> for Octets<'a> {
     #[inline]
     fn from(octets: &'a [u8]) -> Self {
-        // INVARIANT: Those of a slice, to which nobody writes.
+        // INVARIANT: Those of a slice, to which there are no writes.
         Self {
             data: NonNull::from(octets).cast(),
             len: octets.len(),

@@ -109,8 +109,8 @@ fn kept() -> Option<&'static Kept> {
 /// Which of the buffers that are kept is used next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reuse {
-    /// Each in its turn. Where the receiver is on another CPU of this machine, the one used last
-    /// is in that CPU's cache, from which it is slow to take it back.
+    /// Each in its turn. Where the receiver is on another CPU of this machine, the one used last is
+    /// in that CPU's cache. To take it back from there is slow.
     InTurn,
     /// Always the first that is free. Where the receiver works on this CPU, few go round, and
     /// leave more of the cache to what is sent.
@@ -121,9 +121,9 @@ pub(crate) enum Reuse {
 ///
 /// # Invariants
 ///
-/// `page` is the first of `1 << order` pages of one block, `data` is its address, and one
-/// reference to it is owned. Other references are TCP's, which only reads, and only the first
-/// `lent` octets, or those of code that looks at any page for a moment and at no octet of it
+/// `page` is the first of `1 << order` pages of one block, `data` is its address, and one reference
+/// to it is owned. Other references are TCP's, which only reads, and only the first `lent` octets.
+/// Code that looks at pages, and at no octet of them, may have one for a short time
 /// (`folio_try_get()`). `lent` is not above the size of the block.
 pub(crate) struct BurstBuf {
     /// The block.
@@ -142,8 +142,8 @@ unsafe impl Send for BurstBuf {}
 unsafe impl Sync for BurstBuf {}
 
 impl BurstBuf {
-    /// A buffer that nobody else has; its content is undefined but initialized. Any context with
-    /// interrupts on; does not sleep. `None`: no memory.
+    /// A buffer without another reference; its content is undefined but initialized. Any context
+    /// with interrupts on; does not sleep. `None`: no memory.
     pub(crate) fn get(reuse: Reuse) -> Option<Self> {
         Self::recycled(reuse).or_else(Self::allocated)
     }
@@ -233,8 +233,8 @@ impl BurstBuf {
     #[inline]
     pub(crate) fn space(&mut self) -> &mut [u8] {
         let len = self.capacity().saturating_sub(self.lent);
-        // SAFETY: By the type invariant the pages are one piece of initialized memory of which
-        // TCP reads the first `lent` octets only, and `&mut self` keeps others of ours away.
+        // SAFETY: By the type invariant the pages are one piece of initialized memory, of which TCP
+        // reads the first `lent` octets only. `&mut self` excludes other uses of the driver.
         unsafe { slice::from_raw_parts_mut(self.data.as_ptr().add(self.lent), len) }
     }
 
@@ -319,7 +319,7 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// To be dropped when nobody uses buffers any more. Process context; sleeps.
+    /// To be dropped when no buffer is in use any more. Process context; sleeps.
     pub(crate) fn new() -> Result<Self> {
         // SAFETY: Both functions are there as long as the module, and may be called anywhere.
         let shrinker =

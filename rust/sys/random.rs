@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random numbers that nobody can predict. Any context.
+//! Random numbers that can not be predicted. Any context.
 //!
 //! C header: [`include/linux/random.h`](srctree/include/linux/random.h)
 

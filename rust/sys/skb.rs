@@ -29,8 +29,8 @@ use super::{
 
 /// Octets of a socket buffer, for as long as `'a`.
 ///
-/// A sender on this host may share the pages with a file or a process that writes to them, so what is
-/// read twice may differ.
+/// A sender on this host may share the pages with a file or a process that writes to them. So what
+/// is read twice may differ.
 ///
 /// # Invariants
 ///

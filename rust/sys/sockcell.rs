@@ -4,9 +4,9 @@
 //!
 //! [`SockCell`] ties a value to one TCP socket. A [`Locked`] of that socket, however it was
 //! obtained (callback, spin lock, `lock_sock`), opens the cell; nothing else does. TCP calls back
-//! into its user while the user calls TCP (`sk_write_space` out of `tcp_sendmsg_locked`,
-//! `sk_data_ready` out of `sk_flush_backlog`): such an inner call finds the cell open already and
-//! is refused; it can leave a note for the holder of the outer one.
+//! into its user while the user calls TCP: `sk_write_space` out of `tcp_sendmsg_locked`,
+//! `sk_data_ready` out of `sk_flush_backlog`. Such an inner call finds the cell open already, and
+//! is refused. It can leave a note for the holder of the outer one.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -42,8 +42,8 @@ pub(crate) struct SockCell<T> {
 }
 
 // SAFETY: The value and the flags are reached only through `open`, which demands a `Locked` of
-// `sock`; the socket lock orders those accesses between CPUs, so moving `T` between threads is
-// all that happens. `SockRef` is a reference count.
+// `sock`. The socket lock orders those accesses between CPUs, so `T` is moved between threads, and
+// not shared. `SockRef` is a reference count.
 unsafe impl<T: Send> Send for SockCell<T> {}
 // SAFETY: As above: a shared reference alone reaches nothing that is not under the socket lock.
 unsafe impl<T: Send> Sync for SockCell<T> {}
@@ -118,8 +118,8 @@ impl<T> Opened<'_, T> {
     /// The value and the lock at once, for calls into TCP that need both.
     #[inline]
     pub(crate) fn split(&mut self) -> (&mut T, &mut Locked) {
-        // SAFETY: By the type invariant nobody else has a reference to the value: other CPUs are
-        // kept out by the socket lock, nested calls by `open`.
+        // SAFETY: By the type invariant there is no other reference to the value. The socket lock
+        // excludes other CPUs, and `open` nested calls.
         (unsafe { &mut *self.cell.value.get() }, self.locked)
     }
 

@@ -2,9 +2,9 @@
 
 //! A short delay in softirq context, exact to microseconds.
 //!
-//! A work item after a delay counts in jiffies, milliseconds long; [`SoftTimer`] is for what has
-//! to happen sooner. As with work items, a timer that runs owns an [`Arc`] of its object but no
-//! reference to the module: [`wait_for_all`] is called before the code goes.
+//! A delayed work item counts in jiffies, milliseconds long; [`SoftTimer`] is for what has to
+//! happen sooner. As with work items, a timer that runs owns an [`Arc`] of its object but no
+//! reference to the module. So [`wait_for_all`] is called before the code goes.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 

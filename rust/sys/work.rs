@@ -2,11 +2,11 @@
 
 //! The module's own work queues (docs/locking.md).
 //!
-//! A queued item owns an [`Arc`] of its object but no reference to the module, so the module has
-//! queues of its own and empties them before its code goes. [`process`] sleeps if it must, [`bh`]
-//! runs in softirq context on the CPU that queued, [`highpri`] in a thread there that goes before
-//! all ordinary ones. A `Work` belongs to one of them: lockdep takes one that runs in different
-//! contexts for a deadlock.
+//! A queued item owns an [`Arc`] of its object but no reference to the module. So the module has
+//! queues of its own, and empties them before its code goes. Items of [`process`] may sleep. Those
+//! of [`bh`] run in softirq context on the CPU that queued them, those of [`highpri`] in a thread
+//! there of a higher priority. A `Work` belongs to one of them: lockdep takes one that runs in
+//! different contexts for a deadlock.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
@@ -248,7 +248,7 @@ where
 
 /// The life of the queues: from the start of the module to its end.
 ///
-/// When it is dropped, all sockets, devices and delayed items are gone; what they left in the
+/// When it is dropped, all sockets, devices and delayed items are gone. What they left in the
 /// queues or to RCU still runs, and nothing runs after.
 pub(crate) struct Queues(());
 
@@ -286,8 +286,8 @@ impl Queues {
 
 impl Drop for Queues {
     fn drop(&mut self) {
-        // The last references of objects are dropped by RCU and by any queue, and may leave
-        // work to another one: twice around reaches the end of each such chain.
+        // The last references of objects are dropped by RCU and by any queue, and may leave work to
+        // another one. Two rounds reach the end of each such chain.
         timer::wait_for_all();
         for _ in 0..2 {
             // SAFETY: Process context.

@@ -2,9 +2,10 @@
 
 //! Completion queues: one ring layout for processes and kernel users, notification, overflow.
 //!
-//! The owner arms a queue by storing into the control word behind the ring; we store the entry,
-//! then look at that word, each with a full barrier between, and disarm it when we call
-//! (siw-abi.h). Entries that do not fit are dropped, and the queue's owner gets one `CQ_ERR`.
+//! The owner arms a queue by a store to the control word behind the ring (siw-abi.h). The driver
+//! stores the entry, then looks at that word, and disarms the queue when it calls. Both sides have
+//! a full barrier between store and look. Entries that do not fit are dropped, and the queue's
+//! owner gets one `CQ_ERR`.
 
 mod completion;
 mod entries;
@@ -144,8 +145,8 @@ impl Cq {
 
     /// Adds the end of a work request of queue pair `qpn`. Any context with interrupts on.
     ///
-    /// Gives `false` when there was no room: the completion is lost, the owner of the queue is
-    /// told, and the queue pair can not go on.
+    /// Gives `false` when there was no room: the completion is lost, and the owner of the queue is
+    /// told. The queue pair can not go on.
     pub(crate) fn complete(self: &Arc<Self>, qpn: Qpn, c: &Completion) -> bool {
         let pushed = self.entries.push(qpn.get(), c);
         match pushed {

@@ -2,10 +2,10 @@
 
 //! The GID table of the port.
 //!
-//! iWARP has no use for GIDs, but tools and `rdma_cm` want a table. Entry 0 is always there and
-//! not zero, since `rdma_cm` uses that one and no other: the link-local IPv6 address which the
-//! hardware address of the interface makes. The others are the IP addresses of the interface, IPv4
-//! as `::ffff:a.b.c.d`; an address keeps its place as long as it is there.
+//! iWARP has no use for GIDs, but tools and `rdma_cm` want a table. Entry 0 is the link-local IPv6
+//! address that the hardware address of the interface makes. It is always there and not zero, since
+//! `rdma_cm` uses no other entry. The others are the IP addresses of the interface, IPv4 as
+//! `::ffff:a.b.c.d`. An address keeps its entry as long as it is there.
 
 use core::net::{
     IpAddr,
@@ -49,8 +49,8 @@ pub(crate) fn ip_of(gid: &Gid) -> Option<IpAddr> {
 pub(crate) enum Standing {
     /// An address of its interface.
     Address,
-    /// In the table, but no packet can be sent to it: the first entry of an interface that does
-    /// not have the address which its hardware address makes.
+    /// In the table, but no packet can be sent to it: the first entry, if the interface does not
+    /// have that link-local address.
     NameOnly,
     /// Not the device's.
     Foreign,

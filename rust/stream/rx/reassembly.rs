@@ -2,9 +2,9 @@
 
 //! An FPDU that comes in parts.
 //!
-//! What TCP has received must be taken at every call, or the window closes for good: TCP frees a
-//! buffer only as a whole, and a few octets left in it hold on to all of its memory. The tail of
-//! an incomplete FPDU therefore moves here, to be checked and placed when it is whole. Most FPDUs
+//! What TCP has received must be taken at every call, or the window closes for good. TCP frees a
+//! buffer only as a whole, so a few octets left in it keep all of its memory. The tail of an
+//! incomplete FPDU therefore moves here, to be checked and placed when it is whole. Most FPDUs
 //! never come here; memory is there only while something is in it.
 
 use kernel::{
@@ -24,8 +24,8 @@ const MAX_LEN: usize = 2 + 65535 + 3 + 4 + 4 * 130;
 
 /// Memory for octets.
 ///
-/// Memory of `vmalloc()` is allocated where sleeping is allowed, and never grows in a softirq:
-/// `vmalloc()` works there, but takes locks that processes hold with softirqs on.
+/// Memory of `vmalloc()` is allocated where sleeping is allowed, and never grows in a softirq.
+/// There `vmalloc()` would take locks that processes hold with softirqs on.
 enum Room {
     /// Had at once.
     Atomic(KVec<u8>),

@@ -2,10 +2,10 @@
 
 //! From TCP's receive queue to whole, verified FPDUs (RFC 5044 sections 4 and 6).
 //!
-//! Everything that arrived is taken at every call, but for a Send that is [held](super::rnr_hold), and
-//! what is behind it. An FPDU that lies in one socket buffer is
-//! checked and delivered where it lies; one that comes in parts, or with markers in it, goes
-//! through the reassembly buffer. Nothing is delivered before its CRC is verified.
+//! Everything that arrived is taken at every call, but for a Send that is [held](super::rnr_hold),
+//! and what is behind it. An FPDU that lies in one socket buffer is checked and delivered where it
+//! lies. One that comes in parts, or with markers in it, goes through the reassembly buffer.
+//! Nothing is delivered before its CRC is verified.
 
 use iwarp_wire::{
     crc::Digest,
@@ -111,8 +111,8 @@ impl Rx {
 
 /// The first of `left` octets at offset `off`, as many as [`PEEK`] if there are.
 ///
-/// Copied, since a sender on this host may share the memory they lie in; as one array
-/// where they are one piece, so that the copy stays in registers.
+/// Copied, since a sender on this host may share the memory they lie in. Where they are one piece,
+/// they are copied as one array, which stays in registers.
 #[inline]
 fn peek<'p, S: Source + ?Sized>(
     src: &S,
@@ -213,7 +213,7 @@ impl Rx {
         self.hold.is_some() && !ctx.is_stopped()
     }
 
-    /// Works on the `len` octets of `src`; returns how many of them were taken, less than all
+    /// Works on the `len` octets of `src`, and returns how many of them were taken. These are fewer
     /// only if memory is missing, or a Send is held.
     fn feed<S: Source + ?Sized>(
         &mut self,

@@ -4,10 +4,11 @@
 //!
 //! A held Send stays where it is: in TCP's receive queue, or, if it came in parts, in the
 //! reassembly buffer. Nothing behind it is read, so TCP's window closes. Each batch that receives
-//! looks for a receive first; a timer makes one such batch at short and then growing intervals,
-//! since a process posts a receive by a store to its ring. A kernel user's post starts the timer
-//! at once. After the time limit of the queue pair ([`rnr_limit`](crate::verbs::qp_queues::QpQueues::rnr_limit))
-//! the stream ends with the Terminate of RFC 5041 section 7.2: no buffer available.
+//! looks for a receive first. A process posts a receive by a store to its ring, so a timer makes
+//! such a batch at short and then growing intervals. A kernel user's post starts the timer at once.
+//! After the time limit of the queue pair
+//! ([`rnr_limit`](crate::verbs::qp_queues::QpQueues::rnr_limit)) the stream ends with the Terminate
+//! of RFC 5041 section 7.2: no buffer available.
 //!
 //! The state belongs to the holder of the socket.
 

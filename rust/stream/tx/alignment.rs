@@ -4,13 +4,13 @@
 //!
 //! A burst is what one call hands to TCP. TCP cuts it at multiples of the maximum segment size, so
 //! FPDUs of exactly that size start every segment. The short last FPDU of a message would shift
-//! everything behind it; the FPDU that follows is therefore made to fill the segment up, which
-//! RFC 5044 section 5.1 allows when FPDUs are packed. Where too little is left for a useful FPDU,
-//! one straddles the boundary. It is sized so that the next one can fill up again.
+//! everything behind it. So the FPDU that follows is made to fill the segment up, which RFC 5044
+//! section 5.1 allows when FPDUs are packed. Where too little is left for a useful FPDU, one
+//! straddles the boundary. It is sized so that the next one can fill up again.
 
-/// A segment's rest below this many octets gets no FPDU of its own: the longest message that can
-/// not be cut has to fit in, a Terminate with all it may quote (RFC 5040 section 4.8: a ULPDU of
-/// 70 octets, framed 76, 80 with a marker).
+/// A segment's rest below this many octets gets no FPDU of its own. The longest message that can
+/// not be cut has to fit in: a Terminate with all it may quote. RFC 5040 section 4.8 gives it a
+/// ULPDU of 70 octets, framed 76, 80 with a marker.
 const MIN_FILL: u32 = 80;
 
 /// The shortest segment: the least MULPDU (128, RFC 5044 section 3.2) with length field, pad and
@@ -20,8 +20,8 @@ const MIN_SEGMENT: u32 = 136;
 /// The longest FPDU ever sent: MULPDU 64768 (RFC 5044 section 3.2), framed and padded.
 pub(in crate::stream) const MAX_FPDU: u32 = 64776;
 
-/// Segments longer than this are not filled up: such links do not cut, and an odd small FPDU
-/// between large ones costs more than it gives.
+/// Segments longer than this are not filled up. Such links do not cut, and a small FPDU between
+/// large ones costs more than it saves.
 const MAX_FILLED: u32 = 16384;
 
 /// Where segments begin anew, however much in front of it TCP has not sent: where a record was ended.
@@ -58,9 +58,9 @@ pub(in crate::stream) struct Layout {
 impl Layout {
     /// Lays a burst out.
     ///
-    /// All are in octets: `mss`, TCP's current segment size; `size_goal`, its largest buffer; `unsent`,
-    /// what it holds unsent; `tail`, the part of that in its last buffer; `capacity`, the room for the
-    /// burst.
+    /// All are in octets. `mss` is TCP's current segment size, `size_goal` its largest buffer.
+    /// `unsent` is what it holds unsent, `tail` the part of that in its last buffer. `capacity` is
+    /// the room for the burst.
     ///
     /// TCP fills a segment from the next buffer before it sends it. So segments are counted from the
     /// first unsent octet, not from where the last buffer begins. The exception is [`Origin`]'s.
@@ -99,9 +99,9 @@ impl Layout {
         }
     }
 
-    /// Ends the burst with a segment where TCP's last buffer has no place for more than `room` octets:
-    /// it would end the buffer at a page, and cannot fill up the segment of a buffer without places
-    /// from the next one. `None` if no segment worth a call ends before: then a record has to.
+    /// Ends the burst with a segment where TCP's last buffer has no page slot for more than `room`
+    /// octets. It would end the buffer at a page, and cannot fill up the last segment of a buffer
+    /// without slots. `None` if no segment worth a call ends before: then a record has to end.
     pub(in crate::stream) fn within(mut self, room: u32) -> Option<Self> {
         if self.segment > MAX_FILLED {
             return Some(self);

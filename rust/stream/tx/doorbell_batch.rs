@@ -338,8 +338,8 @@ mod tests {
         assert_eq!(ring(&doorbells, &mut clock, 1_000), 0);
     }
 
-    /// Seen in User-mode Linux with Writes of 4 KiB: timer ticks between doorbells ended each streak
-    /// before it was long enough, and nothing was ever collected.
+    /// User-mode Linux showed it with Writes of 4 KiB. Timer ticks between doorbells ended each
+    /// streak before it was long enough, and no doorbell was deferred.
     #[test]
     fn a_gap_now_and_then_does_not_keep_delays_away() {
         let doorbells = DoorbellBatcher::new(100);

@@ -2,8 +2,8 @@
 
 //! One FPDU of the current message, into a burst.
 //!
-//! Header, payload and CRC are written where TCP will take them from: the payload is copied once,
-//! and the CRC covers the copy, so memory that changes during a send breaks no connection.
+//! Header, payload and CRC are written where TCP will take them from. The payload is copied once,
+//! and the CRC covers the copy. So memory that changes during a send breaks no connection.
 
 use iwarp_wire::{
     mpa::{
@@ -57,8 +57,8 @@ pub(in crate::stream) enum Encoded {
     Failed,
 }
 
-/// Octets a message with so much payload left would take as a single FPDU, about: never less than
-/// an FPDU with an octet of it takes, wherever a marker falls.
+/// Octets that a message with so much payload left would take as a single FPDU, about. Never less
+/// than an FPDU with one octet of it takes, wherever a marker falls.
 #[inline]
 pub(in crate::stream) fn wanted(payload: u32, markers: bool) -> u32 {
     let marker = match markers {

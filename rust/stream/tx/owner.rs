@@ -147,9 +147,9 @@ impl TxOwner {
 
     /// Sends up to `bursts` bursts as the owner, or beside an owner that is stalled.
     ///
-    /// Every [`BURSTS_PER_LOCK`] bursts the socket lock is released and softirqs run, if they may: a
-    /// loopback receiver works on the bursts while they are in the cache. Then other threads may have
-    /// the CPU, and ownership ends before that.
+    /// Every [`BURSTS_PER_LOCK`] bursts the socket lock is released, and softirqs run if they may.
+    /// So a loopback receiver works on the bursts while they are in the cache. Then other threads
+    /// may have the CPU, and ownership ends before that.
     pub(in crate::stream) fn transmit<S: Sender>(&self, sender: &S, bursts: u32) -> Progress {
         let mut no_preempt = sender.no_preempt();
         let mut owned = self.run_begin();

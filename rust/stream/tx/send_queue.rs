@@ -166,7 +166,8 @@ impl Queued {
             && reads.irq.is_empty()
     }
 
-    /// Something that was taken up, or that the peer asked for, may be sent, or nobody has looked.
+    /// Something that was taken up, or that the peer asked for, may be sent, or the send queue was
+    /// not looked at.
     pub(super) fn may_wait(&self, reads: &ReadQueues) -> bool {
         !self.idle
             || self.rtr.is_some()

@@ -65,12 +65,12 @@ const LONG_RTT_US: u32 = 300;
 /// is free again at once.
 const COPY_LIMIT: usize = 4096;
 
-/// Octets still to come of outstanding Reads while which, on a short way, further requests wait for
-/// each other: what a fast network carries in several round trips.
+/// On a short path further Read Requests wait for each other while more octets than this are to
+/// come of outstanding Reads. A fast network carries them in several round trips.
 const PLENTY: u64 = 256 << 10;
 
-/// Octets left in a block below which no burst is begun there: at MTU 1500 a burst in more of them is
-/// longer than [`COPY_LIMIT`], so that every such burst fills the block further.
+/// Octets left in a block below which no burst is begun there. At MTU 1500 a burst in more of them
+/// is longer than [`COPY_LIMIT`], so every such burst fills the block further.
 const LEFT_LIMIT: usize = 8192;
 
 /// Octets handed to TCP in one call: a part of the block in use.
@@ -157,8 +157,8 @@ impl Tx {
 impl Tx {
     /// The block for the next burst.
     ///
-    /// As long as TCP holds something of the one in use, the next burst lies behind it: a block for
-    /// each burst would be pinned for as little as the burst has.
+    /// As long as TCP holds something of the one in use, the next burst lies behind that. A block
+    /// for each burst would be pinned as a whole by a short one.
     #[inline]
     fn take_block(&mut self) -> Option<BurstBuf> {
         self.give_up_free_block();
@@ -313,8 +313,8 @@ impl Tx {
                 }
                 Ok(_) | Err(EAGAIN) => {
                     self.blocked = true;
-                    // Without anything under way no acknowledgment will come to call us back:
-                    // it was memory that was missing.
+                    // With nothing in flight no acknowledgment causes a callback: memory was
+                    // missing.
                     ctx.shared.deferred.retry |= locked.write_queues_empty();
                     return false;
                 }
@@ -432,8 +432,8 @@ impl Tx {
             return true;
         }
         self.job = match source {
-            // TCP takes nothing any more, also no answer to what the peer asked before it knew; and
-            // that it does not is not the peer's doing.
+            // Behind FIN TCP takes nothing, not even answers to requests that the peer sent before
+            // FIN reached it. The peer is not at fault there.
             _ if self.fin_sent || ctx.is_stopped() => None,
             TxSource::Work => self.next_message(ctx, reads),
             TxSource::Farewell => self.next_farewell(),
@@ -449,7 +449,7 @@ impl Tx {
     }
 }
 
-/// Whether TCP may be lent the block in use, rather than get a copy: what it pins beyond what it
+/// Whether TCP may be lent the block in use, rather than get a copy. What it pins beyond what it
 /// accounts is charged, if need be and if TCP has memory to spare.
 #[inline]
 fn may_lend(ctx: &mut Ctx<'_>, locked: &mut Locked) -> bool {

@@ -114,7 +114,7 @@ pub(crate) struct Change {
     pub(crate) max_rd_atomic: Option<u8>,
     /// Reads the peer may have outstanding (IRD).
     pub(crate) max_dest_rd_atomic: Option<u8>,
-    /// The way to the peer.
+    /// The path to the peer.
     pub(crate) path: Option<AddressVector>,
     /// The peer's queue pair.
     pub(crate) dest_qpn: Option<u32>,
@@ -209,8 +209,8 @@ impl Change {
         }
     }
 
-    /// Whether InfiniBand has this transition of a queue pair of type RC that is in state `now`,
-    /// with just these attributes (InfiniBand specification, volume 1, section 11.2.5.2).
+    /// Whether InfiniBand has this transition of an RC queue pair in state `now`, with these
+    /// attributes and no other (InfiniBand specification, volume 1, section 11.2.5.2).
     pub(crate) fn is_transition_from(&self, now: IbState) -> bool {
         let to = self.state.unwrap_or(now);
         // SAFETY: Looks up a table.
@@ -247,7 +247,7 @@ pub(crate) struct Attributes {
 /// What `query_qp` tells of a peer that the owner of the queue pair has named.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerAttributes {
-    /// The way to it.
+    /// The path to it.
     pub(crate) path: AddressVector,
     /// Its queue pair.
     pub(crate) dest_qpn: u32,

@@ -149,7 +149,7 @@ impl<T> CoreRef<T> {
         &self.value
     }
 
-    /// Lets nobody in any more, counts the owner off and waits for the other users. Process context;
+    /// Admits no further user, counts the owner off and waits for the other users. Process context;
     /// sleeps. The second time it waits only.
     pub(crate) fn retire(&self) {
         let mut users = self.users.load(Relaxed);

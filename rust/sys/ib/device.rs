@@ -214,9 +214,9 @@ impl<D: CmOps> Allocated<D> {
         let _netns = self.netns.take();
         let device = self.device.as_ptr();
         core::mem::forget(self);
-        // SAFETY: Alive and not registered: others may know it, but nobody uses these fields yet, and
-        // no reference to the whole is made. On failure it is deallocated as `ib_register_device()`
-        // demands.
+        // SAFETY: Alive and not registered: others may know it, but do not use these fields yet,
+        // and no reference to the whole is made. On failure it is deallocated as
+        // `ib_register_device()` demands.
         unsafe {
             DeviceObject::<D>::fill(device, inner, None, [None, None]);
             (*device).node_type = bindings::RDMA_NODE_RNIC as u8;

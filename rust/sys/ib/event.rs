@@ -56,8 +56,8 @@ impl CoreCq {
         Self(cq)
     }
 
-    /// Whether the completion handler does no more than schedule something, so that it may be
-    /// called in any context and under locks: those of `ib_core` itself.
+    /// Whether the completion handler only schedules something, as those of `ib_core` do. It may be
+    /// called in any context and under locks then.
     pub(crate) fn handler_only_schedules(&self) -> bool {
         // SAFETY: By the invariant of the type; the fields are set before the queue is used.
         let (user, own, context) = unsafe {
@@ -66,7 +66,7 @@ impl CoreCq {
             (!(*cq).uobject.is_null(), own, (*cq).poll_ctx)
         };
         // A queue of `ib_create_cq()` has a handler of its user, and says `IB_POLL_SOFTIRQ`, which
-        // is 0; but only for queues that it polls itself has `ib_core` an array of completions.
+        // is 0. `ib_core` has an array of completions only for queues that it polls itself.
         user || own
             && matches!(
                 context,
@@ -188,7 +188,7 @@ mod tests {
     fn at_once(context: bindings::ib_poll_context, own: bool) -> bool {
         let mut raw = MaybeUninit::<bindings::ib_cq>::zeroed();
         let cq = NonNull::from(&mut raw).cast::<bindings::ib_cq>();
-        // SAFETY: All zero is a valid queue, and nobody else knows it.
+        // SAFETY: All zero is a valid queue, and there is no other reference to it.
         unsafe {
             (*cq.as_ptr()).poll_ctx = context;
             if own {

@@ -2,9 +2,9 @@
 
 //! Types of `rdma link add`.
 //!
-//! Two modules must not register the same type: the core complains loudly, ignores the second one,
-//! and comes to grief when that is taken out again. So type `siw` is ours only as long as the
-//! in-tree module of that name is not there; should it be loaded later, ours steps aside first.
+//! Two modules must not register the same type. The core warns, ignores the second one, and
+//! crashes when that is taken out again. So the module has type `siw` only as long as the
+//! in-tree module of that name is not loaded. It gives the type up before that is loaded.
 //!
 //! C header: [`include/rdma/rdma_netlink.h`](srctree/include/rdma/rdma_netlink.h)
 

@@ -40,8 +40,8 @@ use crate::sys::{
 ///
 /// # Invariants
 ///
-/// `umem` is a pinned `ib_umem`, and `pages` are all of its pages in order, of which the first
-/// octet used is at `first` in the first one.
+/// `umem` is a pinned `ib_umem`, and `pages` are all of its pages in order. The first octet in use
+/// is at `first` of the first page.
 pub(crate) struct UserPages {
     /// What keeps the pages.
     umem: NonNull<bindings::ib_umem>,
@@ -162,15 +162,15 @@ impl Segments {
         self.list.last().map_or(0, |last| last.end)
     }
 
-    /// Takes the pieces of a mapped scatterlist, as many as fit into `max`, skipping the first
-    /// `offset` octets; gives the number of entries taken and the first address.
+    /// Takes the pieces of a mapped scatterlist behind its first `offset` octets, as many as fit
+    /// into `max`. Gives the number of entries taken and the first address.
     ///
     /// Any context.
     ///
     /// # Safety
     ///
-    /// `sg` is a list of `nents` entries mapped for an `ib_device` with virtual DMA, and its
-    /// memory stays with the device as the verbs demand it of the user of a region.
+    /// `sg` is a list of `nents` entries mapped for an `ib_device` with virtual DMA. Its memory
+    /// stays with the device as long as the verbs demand that of the user of a region.
     pub(super) unsafe fn fill(
         &mut self,
         sg: *mut bindings::scatterlist,
@@ -263,9 +263,9 @@ impl Segments {
 ///
 /// # Invariants
 ///
-/// Made only where the addresses come from a kernel user of the verbs, which promises that the
-/// memory of its work requests and DMA regions is there until they are done. That the driver uses it for
-/// these, and until then, is its promise as a [`Driver`](super::driver::Driver).
+/// Made only where the addresses come from a kernel user of the verbs. That promises that the
+/// memory of its work requests and DMA regions is there until they are done. A
+/// [`Driver`](super::driver::Driver) promises to use it for these only, and until then.
 #[derive(Clone, Copy)]
 pub(crate) struct KernelMemory(());
 

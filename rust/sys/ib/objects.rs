@@ -68,7 +68,7 @@ impl<B, T, C> Object<B, T, C> {
     ///
     /// # Safety
     ///
-    /// `base` is the beginning of such an object, zeroed or emptied, and nobody else uses it.
+    /// `base` is the beginning of such an object, zeroed or emptied, and not in use otherwise.
     pub(super) unsafe fn fill(
         base: *mut B,
         inner: Arc<T>,
@@ -76,7 +76,7 @@ impl<B, T, C> Object<B, T, C> {
         maps: [Option<Mapping>; 2],
     ) {
         let this = base.cast::<Self>();
-        // SAFETY: The caller's promise: nobody else uses these fields.
+        // SAFETY: The caller's promise: these fields are not in use otherwise.
         unsafe {
             (*this).inner = Some(inner);
             (*this).core = core;
@@ -135,7 +135,7 @@ impl<B, T, C> Object<B, T, C> {
             core.retire();
         }
         let this = base.cast::<Self>();
-        // SAFETY: The caller's promise: nobody uses these fields any more.
+        // SAFETY: The caller's promise: these fields are not in use any more.
         let (inner, core, maps) =
             unsafe { (&mut (*this).inner, &mut (*this).core, &mut (*this).maps) };
         *maps = [None, None];

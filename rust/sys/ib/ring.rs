@@ -46,8 +46,8 @@ pub(crate) enum Owner {
 
 /// The knowledge that a verbs call is a kernel user's.
 ///
-/// With it come the addresses of work requests to be taken for those of kernel memory, so that only the
-/// callbacks of the table of verbs have it to give.
+/// With it the addresses of work requests are taken for those of kernel memory. So only the
+/// callbacks of the table of verbs make it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KernelUser(());
 
@@ -66,8 +66,8 @@ impl Owner {
 ///
 /// # Invariants
 ///
-/// `mem` is zeroed `vmalloc()` memory of `len` octets which lives as long as this value: `slots`
-/// times `words` words, and one more word where `control` is set.
+/// `mem` is zeroed `vmalloc()` memory of `len` octets that lives as long as this value. It has
+/// `slots` times `words` words, and one more word where `control` is set.
 pub(crate) struct Ring {
     /// The memory.
     mem: NonNull<u64>,
@@ -153,8 +153,8 @@ impl Ring {
     /// The header word of a slot as an atomic.
     #[inline]
     fn header_word(&self, index: u32) -> &Atomic<u64> {
-        // SAFETY: Aligned memory that lives as long as `self`; only atomic or volatile accesses of
-        // the kernel, and whatever the process does with its own mapping.
+        // SAFETY: Aligned memory that lives as long as `self`. The kernel's accesses are atomic or
+        // volatile; the process accesses its own mapping.
         unsafe { Atomic::from_ptr(self.word(index, HEADER).as_ptr()) }
     }
 
@@ -170,8 +170,8 @@ impl Ring {
         let mut out = [0; N];
         let base = self.word(index, 0);
         for (i, out) in out.iter_mut().take(self.words as usize).enumerate() {
-            // SAFETY: `i` is below `words`, so this is inside of the slot; volatile, since the
-            // other end may write to it at any time, and any value will do.
+            // SAFETY: `i` is below `words`, so this is inside of the slot. Volatile, since the
+            // other end may write to it at any time; any value is valid.
             *out = unsafe { base.add(i).read_volatile() };
         }
         out

@@ -157,8 +157,8 @@ impl<'a> SendWr<'a> {
         unsafe { sges(self.common().sg_list, self.common().num_sge) }
     }
 
-    /// Copies the local memory of an inline work request into `out`; `None` if it is longer, or the
-    /// work request not an inline one, whose addresses may be those of a region.
+    /// Copies the local memory of an inline work request into `out`. `None` if it is longer, or if
+    /// the work request is not inline, as its addresses may be those of a region then.
     pub(crate) fn copy_inline(self, out: &mut [u8]) -> Option<u32> {
         if !self.inline() {
             return None;
@@ -202,8 +202,8 @@ impl<'a> SendWr<'a> {
         // SAFETY: Requests of this kind are the first member of an `ib_reg_wr`.
         let wr = unsafe { self.0.cast::<bindings::ib_reg_wr>().as_ref() };
         let mr = NonNull::new(wr.mr)?.as_ptr();
-        // SAFETY: The user of the verbs names a region of its own, which nobody maps meanwhile. No
-        // reference to the whole is made: `ib_core` changes other fields.
+        // SAFETY: The user of the verbs names a region of its own, which is not mapped anew
+        // meanwhile. No reference to the whole is made: `ib_core` changes other fields.
         let (lkey, iova, length) = unsafe { ((*mr).lkey, (*mr).iova, (*mr).length) };
         Some(WrReg {
             lkey,

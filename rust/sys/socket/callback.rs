@@ -207,8 +207,8 @@ unsafe fn call<H: Handler>(
     let (Some(handler), Some(sk)) = (NonNull::new(handler), NonNull::new(sk)) else {
         return;
     };
-    // SAFETY: Handler and functions are exchanged together under the lock, so it is an `Arc<H>`;
-    // the socket's reference lasts at least until the lock is released.
+    // SAFETY: Handler and functions are exchanged together under the lock, so it is an `Arc<H>`.
+    // The socket's reference lasts at least until the lock is released.
     let handler = unsafe { ArcBorrow::from_raw(handler.as_ptr().cast_const().cast::<H>()) };
     // INVARIANT: By this function's contract the lock is held; `f` can not keep the value.
     let sock = CallbackSock {
@@ -269,8 +269,8 @@ unsafe extern "C" fn incoming<I: Incoming>(sk: *mut bindings::sock) {
     // SAFETY: This is an RCU section.
     let handler = unsafe { bindings::rsiw_sk_incoming(sk) };
     if let Some(handler) = NonNull::new(handler) {
-        // SAFETY: This function is only installed together with an `Arc<I>`, into a socket
-        // without a handler, and the socket's reference outlasts RCU sections that found it.
+        // SAFETY: This function is only installed together with an `Arc<I>`, into a socket without
+        // a handler. The socket's reference outlasts RCU sections that found it.
         I::incoming(unsafe { ArcBorrow::from_raw(handler.as_ptr().cast_const().cast::<I>()) });
     }
 }

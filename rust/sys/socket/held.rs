@@ -43,7 +43,7 @@ impl SockRef {
     ///
     /// # Safety
     ///
-    /// `sk` is a TCP socket to which somebody has a reference during the call.
+    /// `sk` is a TCP socket to which there is a reference during the call.
     pub(super) unsafe fn new(sk: *mut bindings::sock) -> Self {
         // SAFETY: By this function's contract.
         unsafe { bindings::rsiw_sk_hold(sk) };

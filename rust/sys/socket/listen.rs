@@ -56,7 +56,7 @@ pub(crate) struct ListenSocket {
     installed: Cell<Option<Arc<Leftover>>>,
 }
 
-/// A handler that is let go once nobody can be calling it.
+/// A handler that is let go once no call of it can be running.
 #[pin_data]
 struct Leftover {
     /// The handler.
@@ -162,7 +162,7 @@ impl ListenSocket {
             bindings::kernel_accept(self.base.as_ptr(), &mut child, bindings::RSIW_O_NONBLOCK)
         });
         match result {
-            // EINVAL: it does not listen any more, as somebody from outside wanted (ss -K).
+            // EINVAL: it does not listen any more, as after `ss -K`.
             Err(EAGAIN | EINVAL) => return Ok(None),
             other => other?,
         }

@@ -3,14 +3,14 @@
 //! The ring of a completion queue, both ends of it.
 //!
 //! The owner, process or kernel user, is at one end; completions are made at the other. An entry is
-//! stored first, then the control word is looked at, with a full barrier between: an owner that
+//! stored first, then the control word is looked at, with a full barrier between. So an owner that
 //! arms, and then looks for entries once more, misses none.
 //!
 //! Completions are made under a lock. A process clears the flag of an entry that it has read. A
-//! kernel user takes entries out, and arms, without a lock, in any context: the context that moves
-//! the index over an entry has it, and has read it by then. So nothing is given back, and a reader
-//! that is interrupted in between keeps no room from others. Entries carry the index that they were
-//! put in at, which tells a taken entry from the one a round later.
+//! kernel user takes entries out, and arms, without a lock, in any context. An entry belongs to the
+//! context that moves the index over it, and has been read by then. So nothing is given back, and a
+//! reader that is interrupted in between keeps no room from others. Entries carry the index that
+//! they were put in at, which tells a taken entry from the one a round later.
 
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
@@ -74,7 +74,7 @@ mod notify {
 pub(super) enum Pushed {
     /// There was no room.
     Full,
-    /// It is there; nobody waits for it.
+    /// It is there; the owner does not wait for it.
     Quiet,
     /// It is there, and the owner wants to be called.
     Fire,
@@ -118,9 +118,9 @@ fn description(c: &Completion, flags: u16) -> u64 {
         | u64::from(c.bytes) << 32
 }
 
-/// The header of the entry that is put in at `at` for a kernel user, but for its queue pair. Never
-/// that of the entry before in the same place; nor that of an empty one, which is 0: where it would
-/// be, the ring has been filled many times.
+/// The header of the entry that is put in at `at` for a kernel user, but for its queue pair. It
+/// differs from that of the entry before in the same slot. It is 0, as that of an empty slot, only
+/// after the ring has been filled many times.
 #[inline]
 fn header(at: u32) -> u64 {
     u64::from(at.wrapping_add(1)) << 32

@@ -2,8 +2,8 @@
 
 //! From STag to region, and the choice of STags.
 //!
-//! requirements.md DDP-90: the index, the high 24 bits, is drawn at random, so that STags are
-//! sparse and hard to predict; the low octet belongs to the owner of the region.
+//! The index of an STag, its high 24 bits, is drawn at random, so that STags are sparse and hard to
+//! predict (requirements.md DDP-90). The low octet, the key, belongs to the owner of the region.
 
 use kernel::{
     prelude::*,

@@ -211,8 +211,8 @@ impl RecvSource {
         }
     }
 
-    /// Closes a queue of its own, or opens it again: what is posted after this has closed it is not
-    /// taken for a message, only [flushed](Self::take_to_flush). Any context.
+    /// Closes a queue of its own, or opens it again. What is posted to a closed queue is taken for
+    /// no message, and only [flushed](Self::take_to_flush). Any context.
     pub(crate) fn set_closed(&self, closed: bool) {
         if let Self::Own(own) = self {
             own.closed.store(closed, Relaxed);

@@ -2,12 +2,12 @@
 
 //! The send queue: filled by its owner, emptied by the transmit engine.
 //!
-//! A process fills its ring without telling us; it rings the doorbell only when it finds the
-//! element before its first new one already fetched (libsiw). So an element is given
-//! back with a full barrier when it is fetched, and the next one is looked at after that.
+//! A process fills its ring by stores alone. It rings the doorbell only when it finds the element
+//! before its first new one already fetched (libsiw). So an element is given back with a full
+//! barrier when it is fetched, and the next one is looked at after that.
 //!
-//! Once the queue is [closed](SendQueue::set_closed) nothing of it is executed any more, by a stream
-//! either that has not come to its end yet.
+//! Once the queue is [closed](SendQueue::set_closed) nothing of it is executed any more, not even
+//! by a stream that has not ended yet.
 
 mod encode;
 

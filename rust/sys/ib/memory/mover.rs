@@ -2,8 +2,8 @@
 
 //! One walk over memory for both directions.
 //!
-//! A process or a kernel user owns the region's memory, and may access it at the same time: it is
-//! copied by [`Octets`] and never seen through a reference.
+//! A process or a kernel user owns the region's memory, and may access it at the same time. So
+//! [`Octets`] copies it, and no reference to it is made.
 
 use core::ptr::NonNull;
 
