@@ -13,9 +13,11 @@ struct net;
 struct net_device;
 struct notifier_block;
 struct page;
+struct rdma_cm_id;
 struct rdma_hw_stats;
 struct rdma_link_ops;
 struct scatterlist;
+struct sk_buff;
 struct uverbs_attr_bundle;
 struct vm_area_struct;
 
@@ -41,6 +43,15 @@ struct rsiw_netdev_info {
 	char name[16];
 };
 
+/* Settings of a device. */
+#define RSIW_SETTING_CRC 0
+#define RSIW_SETTING_DOORBELL_COALESCE_USECS 1
+
+typedef int (*rsiw_setting_get)(struct ib_device *dev, u32 number, u32 *value);
+typedef int (*rsiw_setting_set)(struct ib_device *dev, u32 number, u32 value);
+
+void rsiw_device_settings(struct ib_device *dev, rsiw_setting_get getter, rsiw_setting_set setter);
+
 struct ib_udata *rsiw_attrs_udata(struct uverbs_attr_bundle *attrs);
 struct ib_ucontext *rsiw_udata_context(struct ib_udata *udata);
 int rsiw_no_udata_io(struct ib_udata *udata);
@@ -57,10 +68,14 @@ bool rsiw_device_try_get(struct ib_device *dev);
 int rsiw_num_cpus(void);
 struct rsiw_port_info rsiw_port_info(struct ib_device *dev);
 struct rdma_hw_stats *rsiw_alloc_stats(const char * const *names, int n);
+void *rsiw_res_begin(struct sk_buff *msg);
+void rsiw_res_end(struct sk_buff *msg, void *nest, bool whole);
 void rsiw_set_stat(struct rdma_hw_stats *stats, int index, u64 value);
 const char *rsiw_iwcm_reason(int reason);
+void *rsiw_cm_provider_data(struct rdma_cm_id *id);
 const struct ib_qp *rsiw_cm_own_qp(const struct iw_cm_id *id);
 void rsiw_netdev_info(const struct net_device *ndev, struct rsiw_netdev_info *info);
+u32 rsiw_netdev_speed(struct net_device *ndev);
 u32 rsiw_netdev_l3mdev(struct net_device *ndev);
 size_t rsiw_netdev_gids(const struct net_device *ndev, u8 (*gids)[16], size_t max);
 struct net *rsiw_netdev_net(const struct net_device *ndev);

@@ -61,6 +61,24 @@ void *rsiw_sk_incoming(struct sock *sk);
 u8 rsiw_sk_state(const struct sock *sk);
 int rsiw_sk_take_error(struct sock *sk);
 
+/* Segments sent again so far; any context. */
+u32 rsiw_tcp_retransmits(const struct sock *sk);
+
+/* What a connection tells of itself. */
+struct rsiw_tcp_info {
+	u16 local_port;
+	u16 remote_port;
+	/* Smoothed round trip time in microseconds; 0: not known. */
+	u32 rtt_us;
+	/* Octets of a segment. */
+	u32 mss;
+	/* Octets sent and not acknowledged, and octets not sent. */
+	u32 unacked;
+	u32 unsent;
+	/* Octets that arrived and were not read. */
+	u32 unread;
+};
+
 /* TCP, by the holder of the socket */
 u32 rsiw_tcp_mss(const struct sock *sk);
 u32 rsiw_tcp_size_goal(struct sock *sk);
@@ -72,6 +90,7 @@ u64 rsiw_tcp_acked(const struct sock *sk);
 bool rsiw_tcp_window_closed(const struct sock *sk);
 bool rsiw_tcp_awaits_answer(const struct sock *sk);
 u32 rsiw_tcp_silent_ms(const struct sock *sk);
+void rsiw_tcp_info(const struct sock *sk, struct rsiw_tcp_info *info);
 void rsiw_tcp_end_record(struct sock *sk);
 bool rsiw_tcp_is_long_rtt(const struct sock *sk, u32 rtt_us);
 bool rsiw_tcp_fit_sndbuf(struct sock *sk, u32 octets, u32 rtt_us);

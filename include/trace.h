@@ -47,6 +47,78 @@ TRACE_EVENT(rsiw_terminate,
 		  __entry->sent ? "sent" : "received", __entry->code)
 );
 
+/*
+ * What happened to a connection or its set-up; the addresses are IPv6, or IPv4 mapped. On failure
+ * error is a negative error number; a port or address that is not known yet is 0.
+ */
+DECLARE_EVENT_CLASS(rsiw_connection,
+	TP_PROTO(u32 qpn, const u8 *local, u16 local_port, const u8 *remote, u16 remote_port,
+		 s32 error),
+	TP_ARGS(qpn, local, local_port, remote, remote_port, error),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(s32, error)
+		__array(u8, local, 16)
+		__array(u8, remote, 16)
+		__field(u16, local_port)
+		__field(u16, remote_port)
+	),
+	TP_fast_assign(
+		__entry->qpn = qpn;
+		__entry->error = error;
+		memcpy(__entry->local, local, 16);
+		memcpy(__entry->remote, remote, 16);
+		__entry->local_port = local_port;
+		__entry->remote_port = remote_port;
+	),
+	TP_printk("qpn=%u local=[%pI6c]:%u remote=[%pI6c]:%u error=%d", __entry->qpn,
+		  __entry->local, __entry->local_port, __entry->remote, __entry->remote_port,
+		  __entry->error)
+);
+
+/* An attempt of this end to connect by rdma_cm or rendezvous ended: error 0, connected. */
+DEFINE_EVENT(rsiw_connection, rsiw_connect,
+	TP_PROTO(u32 qpn, const u8 *local, u16 local_port, const u8 *remote, u16 remote_port,
+		 s32 error),
+	TP_ARGS(qpn, local, local_port, remote, remote_port, error)
+);
+
+/* A connection that a peer asked for and this end accepted is established, or failed. */
+DEFINE_EVENT(rsiw_connection, rsiw_accept,
+	TP_PROTO(u32 qpn, const u8 *local, u16 local_port, const u8 *remote, u16 remote_port,
+		 s32 error),
+	TP_ARGS(qpn, local, local_port, remote, remote_port, error)
+);
+
+/* This end refused a connection request: the user did (error 0), or the driver for that reason. */
+DEFINE_EVENT(rsiw_connection, rsiw_reject,
+	TP_PROTO(u32 qpn, const u8 *local, u16 local_port, const u8 *remote, u16 remote_port,
+		 s32 error),
+	TP_ARGS(qpn, local, local_port, remote, remote_port, error)
+);
+
+/* A stream ended; error is TCP's negative error number for tcp_error, or 0. */
+TRACE_EVENT(rsiw_stream_end,
+	TP_PROTO(u32 qpn, u32 reason, s32 error),
+	TP_ARGS(qpn, reason, error),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, reason)
+		__field(s32, error)
+	),
+	TP_fast_assign(
+		__entry->qpn = qpn;
+		__entry->reason = reason;
+		__entry->error = error;
+	),
+	TP_printk("qpn=%u reason=%s error=%d", __entry->qpn,
+		  __print_symbolic(__entry->reason,
+				   { 0, "peer_closed" }, { 1, "peer_reset" },
+				   { 2, "terminate_received" }, { 3, "terminate_sent" },
+				   { 4, "local_close" }, { 5, "tcp_error" }),
+		  __entry->error)
+);
+
 /* rdma_listen() failed; with -EADDRINUSE another TCP socket has the port. */
 TRACE_EVENT(rsiw_listen_failed,
 	TP_PROTO(u32 ifindex, u32 port, s32 error),

@@ -57,8 +57,9 @@ use crate::{
 
 /// What this end wants and can do, for a connection with the depths that the user wants.
 ///
-/// More than the device can do is not asked for; the user hears what was agreed on.
-fn policy(ird: u32, ord: u32) -> Policy {
+/// More than the device can do is not asked for; the user hears what was agreed on. `crc`: CRCs are asked
+/// for.
+fn policy(crc: bool, ird: u32, ord: u32) -> Policy {
     let depth = |wanted: u32| u16::try_from(wanted).unwrap_or(u16::MAX).min(MAX_RD_ATOM);
     let revision = match params::mpa_revision() {
         params::MpaRevision::One => Revision::One,
@@ -66,7 +67,7 @@ fn policy(ird: u32, ord: u32) -> Policy {
     };
     Policy {
         revision,
-        crc: params::crc(),
+        crc,
         markers: params::markers(),
         ird: depth(ird),
         ord: depth(ord),

@@ -15,7 +15,7 @@ use crate::module_parameters;
 const MAX_TIMEOUT_MS: u32 = 3_600_000;
 
 /// Longest doorbell delay that may be asked for, in microseconds.
-const MAX_DOORBELL_USECS: u32 = 1_000;
+pub(crate) const MAX_DOORBELL_USECS: u32 = 1_000;
 
 /// The revision of MPA that a connection request of ours carries (RFC 5044, RFC 6581).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

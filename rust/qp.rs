@@ -16,10 +16,12 @@
 //! - [`rnr`]: how long a message may wait for a receive
 //! - [`flush`]: completion of what will not be executed any more
 //! - [`gone`]: notification of the end
+//! - [`describe`]: what it tells of itself
 //!
 //! Locks, outermost first: the one of changes, the flush lock, the state, then those of the queues.
 
 mod connection;
+mod describe;
 mod flush;
 mod gone;
 pub(crate) mod modify;
@@ -64,7 +66,10 @@ pub(crate) use self::{
 };
 pub(crate) use crate::sys::ib::event::QpEvent;
 use crate::{
-    stream::Stream,
+    stream::{
+        EndReason,
+        Stream, //
+    },
     sys::{
         context::Caller,
         ib::{
@@ -124,6 +129,8 @@ pub(crate) struct QpInner {
     holds: Holds,
     /// There was a stream once.
     started: bool,
+    /// Why it ended.
+    ended: Option<EndReason>,
     /// The owner or the peer has begun to end the connection in order.
     closing: bool,
     /// The connection manager, while it works for this queue pair.
@@ -199,6 +206,8 @@ pub(crate) struct Qp {
     made: Atomic<bool>,
     /// Events to report, by their bits.
     events: Atomic<u32>,
+    /// The last Terminate that was sent or received.
+    last_terminate: Atomic<u32>,
     /// The queue pair as `ib_core` knows it. Its users: work items, the stream, the attached
     /// connection manager, and references of `iw_cm`.
     core: Arc<CoreRef<CoreQp>>,
@@ -318,6 +327,7 @@ impl Qp {
                         mirror: None,
                         holds: Holds::default(),
                         started: false,
+                        ended: None,
                         closing: false,
                         attached: None,
                         on_destroy: None,
@@ -330,6 +340,7 @@ impl Qp {
                 flushing <- new_spinlock_bh!(flush::Flushing::new(), "rsiw_qp_flush"),
                 made: Atomic::new(false),
                 events: Atomic::new(0),
+                last_terminate: Atomic::new(0),
                 core,
                 report <- new_work!("rsiw_qp_report"),
                 flush_on <- new_work!("rsiw_qp_flush"),

@@ -17,7 +17,7 @@
 //! - [`mem_reserve`]: memory that TCP keeps for bulk, [`excess`]: memory that TCP does not account
 //! - [`patience`]: the limit for a silent peer
 //! - [`quirk_siw_takeover`]: a workaround for responders that overlook what they were sent
-//! - [`teardown`]: the ways a stream ends
+//! - [`teardown`]: the ways a stream ends; [`info`]: what it tells of itself
 
 mod batch;
 mod config;
@@ -26,6 +26,7 @@ mod deferred;
 mod events;
 mod excess;
 mod inflight;
+mod info;
 mod mem_reserve;
 mod mr_cache;
 mod patience;
@@ -89,7 +90,6 @@ pub(crate) use self::{
     },
 };
 use crate::{
-    params,
     sys::{
         context::{
             irqs_off,
@@ -133,6 +133,8 @@ pub(crate) struct Stream {
     /// The socket, until it is released. Taken in process context only.
     #[pin]
     socket: Mutex<Option<Socket>>,
+    /// Segments that TCP has sent again, as far as the device's counters know.
+    retransmits_told: Atomic<u32>,
     /// A local close that has not been carried out.
     #[pin]
     wish: SpinLockIrq<Option<Close>>,
@@ -235,15 +237,17 @@ impl Stream {
     /// Allocates a stream that does nothing yet. May sleep.
     #[inline(never)]
     fn new(served: Served, socket: &Socket, config: Config) -> Result<Arc<Self>> {
+        let coalesce = served.settings().doorbell_coalesce_usecs();
         // Not on the stack, where it would lie twice.
         let state = StreamState::boxed(served, config)?;
         Arc::pin_init(
             pin_init!(Self {
                 state: SockCell::new(socket.sock(), KBox::into_inner(state)),
                 socket <- new_mutex!(None),
+                retransmits_told: Atomic::new(0),
                 wish <- new_spinlock_irq!(None),
                 tx_owner: TxOwner::new(),
-                doorbells: DoorbellBatcher::new(params::doorbell_coalesce_usecs()),
+                doorbells: DoorbellBatcher::new(coalesce),
                 doorbell_timer <- SoftTimer::new(),
                 receive_look <- SoftTimer::new(),
                 soft <- new_work!(),

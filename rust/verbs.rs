@@ -18,6 +18,7 @@ mod ids;
 pub(crate) mod limits;
 pub(crate) mod mr;
 pub(crate) mod qp_queues;
+pub(crate) mod settings;
 pub(crate) mod srq;
 pub(crate) mod wq;
 

@@ -80,10 +80,14 @@ use crate::{
             Peers,
             PrivateData, //
         },
-        socket::Socket, //
+        socket::Socket,
+        trace, //
     },
     verbs::{
-        counters::Counter,
+        counters::{
+            ConnFailure,
+            Counter, //
+        },
         limits::MAX_RD_ATOM, //
     },
 };
@@ -101,10 +105,14 @@ pub(crate) fn accept(
 ) -> Result {
     let endpoint = device.registry().endpoint(connection).ok_or(ECONNRESET)?;
     endpoint.change(|phase, ctx| match phase {
-        Phase::Offered(offered) => offered
-            .accept(ctx, call, param)
-            .map(Phase::Replying)
-            .map_err(|error| (error, Phase::Over)),
+        Phase::Offered(offered) => {
+            let peers = offered.peers;
+            let accepted = offered.accept(ctx, call, param);
+            accepted.map(Phase::Replying).map_err(|error| {
+                lost(ctx, param.qpn, &peers, error);
+                (error, Phase::Over)
+            })
+        }
         other => Err((ECONNRESET, other)),
     })
 }
@@ -117,7 +125,7 @@ pub(crate) fn reject(device: &Arc<CmDevice>, connection: Handle, private_data: &
     };
     endpoint.change(|phase, ctx| match phase {
         Phase::Offered(offered) => {
-            ctx.device.counters().add(Counter::Rejects, 1);
+            refused(ctx, &offered.peers, Ok(()));
             match offered.refuse(private_data) {
                 Ok(()) => Ok(Phase::Over),
                 Err(error) => Err((error, Phase::Over)),
@@ -187,7 +195,7 @@ impl HalfOpen {
         let Some(data) = PrivateData::new(frame.private_data) else {
             // It can not be handed up whole (requirements.md VRB-07), but it was a good Request.
             let request = without_data(&frame);
-            ctx.device.counters().add(Counter::Rejects, 1);
+            refused(ctx, &peers, Err(EMSGSIZE));
             let _ = refuse(&self.socket, &request, &[]);
             return Next::Wait(Phase::Over);
         };
@@ -212,7 +220,8 @@ impl HalfOpen {
                 }))
             }
             Err(ENOMEM | EAGAIN) if !ctx.timer.is_over() => Next::Retry(Phase::HalfOpen(self)),
-            Err(_) => {
+            Err(error) => {
+                refused(ctx, &peers, Err(error));
                 let _ = refuse(&self.socket, &request, &[]);
                 Next::Wait(Phase::Over)
             }
@@ -228,9 +237,22 @@ pub(crate) fn without_data(frame: &Frame<'_>) -> Frame<'static> {
     }
 }
 
+/// Counts and traces a request that this end refuses: its user, or the driver for that reason.
+fn refused(ctx: &StepContext<'_>, peers: &Peers, result: Result) {
+    let failure = ConnFailure::RejectSent;
+    ctx.device.counters().connection_failed(failure);
+    trace::reject(0, &peers.local, &peers.remote, result);
+}
+
+/// Counts and traces a connection that this end has accepted, and that failed then.
+fn lost(ctx: &StepContext<'_>, qpn: u32, peers: &Peers, error: Error) {
+    ctx.device.counters().connection_failed(ConnFailure::Accept);
+    trace::accept(qpn, &peers.local, &peers.remote, Err(error));
+}
+
 /// Sends a Reply that refuses. The connection is to be closed then.
 fn refuse(socket: &Socket, request: &Frame<'_>, private_data: &[u8]) -> Result {
-    let reply = policy(0, 0).reject(request, private_data);
+    let reply = policy(params::crc(), 0, 0).reject(request, private_data);
     // TCP's buffer is empty, so there is room.
     FrameWriter::new(&reply)?.send(socket).map(|_| ())
 }
@@ -315,6 +337,8 @@ impl Agreement {
 pub(crate) struct Replying {
     /// Where it came in.
     listener: Arc<Listener>,
+    /// The addresses.
+    peers: Peers,
     /// `iw_cm` waits for an answer.
     cm: iwcm::Accepting,
     /// The queue pair.
@@ -331,6 +355,7 @@ impl Replying {
     pub(crate) fn step(self, ctx: &mut StepContext<'_>) -> Next {
         let Self {
             listener,
+            peers,
             cm,
             qp,
             offer,
@@ -341,11 +366,11 @@ impl Replying {
             ReplyStage::Reply(_, socket) if notes.quit || ctx.timer.is_over() => {
                 socket.set_linger_abort();
                 drop(socket);
-                return failed(ctx, cm, qp, ECONNABORTED);
+                return failed(ctx, cm, qp, &peers, ECONNABORTED);
             }
             ReplyStage::Reply(frame, socket) => match offer.reply(ctx, &qp, socket, frame) {
                 Ok(stage) => stage,
-                Err(error) => return failed(ctx, cm, qp, error),
+                Err(error) => return failed(ctx, cm, qp, &peers, error),
             },
             started => started,
         };
@@ -353,13 +378,14 @@ impl Replying {
             ReplyStage::Started(stream) if notes.ready || !offer.waits_for_rtr => {
                 ctx.timer.clear();
                 ctx.device.counters().add(Counter::Accepts, 1);
+                trace::accept(qp.qp().qpn().get(), &peers.local, &peers.remote, Ok(()));
                 let cm = cm.connected(Depths::new(offer.agreed.ird, offer.agreed.ord));
                 let connected = Established::new(Some(cm), stream, qp, Some(listener));
                 return Next::Go(Phase::Established(connected));
             }
             ReplyStage::Started(_) if notes.ended.is_some() => {
                 let result = notes.ended.map_or(Ok(()), result_of);
-                return failed(ctx, cm, qp, result.err().unwrap_or(ECONNRESET));
+                return failed(ctx, cm, qp, &peers, result.err().unwrap_or(ECONNRESET));
             }
             ReplyStage::Started(stream) if notes.quit => {
                 ReplyStage::closing(stream, Close::Abort, ECONNABORTED)
@@ -369,12 +395,13 @@ impl Replying {
                 ReplyStage::closing(stream, Close::SetUpFailed, ETIMEDOUT)
             }
             ReplyStage::Closing(error) if notes.ended.is_some() => {
-                return failed(ctx, cm, qp, error)
+                return failed(ctx, cm, qp, &peers, error)
             }
             other => other,
         };
         Next::Wait(Phase::Replying(Self {
             listener,
+            peers,
             cm,
             qp,
             offer,
@@ -384,9 +411,15 @@ impl Replying {
 }
 
 /// Tells `iw_cm` that the connection is lost. The queue pair is free when it hears of it.
-fn failed(ctx: &StepContext<'_>, cm: iwcm::Accepting, qp: Attachment, error: Error) -> Next {
+fn failed(
+    ctx: &StepContext<'_>,
+    cm: iwcm::Accepting,
+    qp: Attachment,
+    peers: &Peers,
+    error: Error,
+) -> Next {
+    lost(ctx, qp.qp().qpn().get(), peers, error);
     drop(qp);
-    ctx.device.counters().add(Counter::Rejects, 1);
     cm.failed(error);
     Next::Wait(Phase::Over)
 }

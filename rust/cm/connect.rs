@@ -27,6 +27,7 @@ use iwarp_wire::{
 };
 use kernel::{
     prelude::*,
+    str::CStr,
     sync::Arc, //
 };
 
@@ -74,9 +75,11 @@ use crate::{
             Socket,
             TcpState, //
         },
+        trace, //
     },
-    verbs::{
-        counters::Counter, //
+    verbs::counters::{
+        ConnFailure,
+        Counter, //
     },
 };
 
@@ -103,7 +106,7 @@ fn begin(device: &Arc<CmDevice>, call: ConnectCall, param: &ConnParam<'_>) -> Re
     let endpoint = Endpoint::new(device)?;
     endpoint.change(|_, ctx| {
         let begun = || {
-            let plan = Plan::new(&call, param)?;
+            let plan = Plan::new(&call, param, device.settings())?;
             // Finds out now whether the private data fits.
             plan.request()?;
             let qp = Attachment::new(qp, ctx.endpoint)?;
@@ -112,7 +115,7 @@ fn begin(device: &Arc<CmDevice>, call: ConnectCall, param: &ConnParam<'_>) -> Re
         };
         let (plan, qp, socket) = begun().map_err(|error| (error, Phase::Over))?;
         let attempt = Attempt {
-            call: call.commit(),
+            call: call.commit(ctx.endpoint.handle()),
             plan,
             qp,
             socket,
@@ -165,6 +168,23 @@ pub(crate) struct Initiator {
 }
 
 impl Initiator {
+    /// The stage, for `rdma resource show`.
+    pub(crate) fn name(&self) -> &'static CStr {
+        match self.stage {
+            RequestStage::Tcp => c"connects_tcp",
+            RequestStage::Request(_) => c"sends_request",
+            RequestStage::Reply(_) => c"awaits_reply",
+        }
+    }
+
+    /// The revision of MPA that it asks for.
+    pub(crate) fn revision(&self) -> u32 {
+        match self.attempt.plan.policy.revision {
+            Revision::One => 1,
+            Revision::Two => 2,
+        }
+    }
+
     /// Goes on as far as possible without waiting.
     #[inline(never)]
     pub(crate) fn step(self, ctx: &mut StepContext<'_>) -> Next {
@@ -302,7 +322,8 @@ impl Attempt {
         match refusal {
             Refusal::Rejected => {
                 let data = PrivateData::new(frame.private_data).unwrap_or(PrivateData::NONE);
-                self.close(ctx, ECONNREFUSED, said_by(frame), data)
+                let failure = ConnFailure::Rejected;
+                self.close_for(ctx, failure, ECONNREFUSED, said_by(frame), data)
             }
             Refusal::Revision if self.may_fall_back() => self.fall_back(ctx),
             Refusal::Revision | Refusal::InsufficientIrd | Refusal::NoMatchingRtr => {
@@ -362,6 +383,7 @@ impl Attempt {
                 ctx.started(&stream);
                 ctx.timer.clear();
                 ctx.device.counters().add(Counter::Connects, 1);
+                trace::connect(qp.qp().qpn().get(), &peers.local, &peers.remote, Ok(()));
                 // What the peer says of itself, or else what it comes to here.
                 let said = frame.depths_or(WireDepths {
                     ird: agreed.ord,
@@ -401,9 +423,26 @@ impl Attempt {
         said: Depths,
         data: PrivateData<'_>,
     ) -> Next {
+        self.close_for(ctx, ConnFailure::Error(error), error, said, data)
+    }
+
+    /// As [`close`](Self::close), counted as `failure`.
+    fn close_for(
+        self,
+        ctx: &mut StepContext<'_>,
+        failure: ConnFailure,
+        error: Error,
+        said: Depths,
+        data: PrivateData<'_>,
+    ) -> Next {
+        let Peers { local, remote } = self.plan.peers;
+        let local = self.socket.local_addr().unwrap_or(local);
+        trace::connect(self.qp.qp().qpn().get(), &local, &remote, Err(error));
+        ctx.device.counters().connection_failed(failure);
         drop(self.socket);
         drop(self.qp);
-        failed(ctx, self.call, error, said, data)
+        self.call.failed(status_of(error), said, data);
+        Next::Wait(Phase::Over)
     }
 }
 
@@ -428,19 +467,6 @@ fn depths_of(said: WireDepths) -> Depths {
 /// What a Reply that leads to no connection says of the peer's depths, for an event.
 fn said_by(frame: &Frame<'_>) -> Depths {
     depths_of(frame.depths_or(WireDepths { ird: 0, ord: 0 }))
-}
-
-/// Tells `iw_cm` that there is no connection.
-fn failed(
-    ctx: &StepContext<'_>,
-    call: Connecting,
-    error: Error,
-    said: Depths,
-    data: PrivateData<'_>,
-) -> Next {
-    ctx.device.counters().add(Counter::Rejects, 1);
-    call.failed(status_of(error), said, data);
-    Next::Wait(Phase::Over)
 }
 
 /// What an error of TCP means to the users of `iw_cm`, which tell three cases apart.

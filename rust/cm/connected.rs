@@ -72,6 +72,11 @@ impl Established {
         }
     }
 
+    /// The stream.
+    pub(crate) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
     /// Ends the connection, since `iw_cm` could not be told of it, and sends the peer a Terminate.
     pub(crate) fn after_failed_set_up(mut self) -> Self {
         self.closing = true;

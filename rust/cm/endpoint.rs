@@ -18,6 +18,7 @@ use core::mem;
 use kernel::{
     new_mutex,
     prelude::*,
+    str::CStr,
     sync::{
         Arc,
         Mutex, //
@@ -57,6 +58,7 @@ use crate::{
         Stream, //
     },
     sys::{
+        ib::res::ResAttrs,
         iwcm::Handle,
         lock::{
             new_spinlock_irq,
@@ -365,6 +367,23 @@ impl Endpoint {
         work::process().mod_delayed::<_, { Self::WAKE }>(self.clone(), delay);
     }
 
+    /// Tells `rdma resource show` of the connection. Process context; sleeps.
+    pub(crate) fn describe(&self, attrs: &mut ResAttrs<'_>) {
+        let inner = self.inner.lock();
+        attrs.text(c"stage", inner.phase.name());
+        if let Phase::Initiator(initiator) = &inner.phase {
+            attrs.number(c"mpa_rev", initiator.revision());
+        }
+        let stream = match &inner.phase {
+            Phase::Established(established) => Some(established.stream().clone()),
+            _ => None,
+        };
+        drop(inner);
+        if let Some(info) = stream.and_then(|stream| stream.info()) {
+            info.describe(attrs);
+        }
+    }
+
     /// Leaves a note and has it looked at. Any context.
     fn note(self: &Arc<Self>, f: impl FnOnce(&mut Notes)) {
         f(&mut self.notes.lock());
@@ -393,6 +412,21 @@ enum Flow {
 }
 
 impl Phase {
+    /// The name, for `rdma resource show`.
+    fn name(&self) -> &'static CStr {
+        match self {
+            Self::New => c"new",
+            Self::Initiator(initiator) => initiator.name(),
+            Self::HalfOpen(_) => c"awaits_request",
+            Self::Offered(_) => c"awaits_accept",
+            Self::Replying(_) => c"sends_reply",
+            Self::Established(_) => c"established",
+            Self::Driven(_) => c"rendezvous",
+            Self::Lingering(_) => c"closing",
+            Self::Over => c"closed",
+        }
+    }
+
     /// Makes one step in place.
     #[inline(never)]
     fn advance(&mut self, ctx: &mut StepContext<'_>) -> Flow {

@@ -51,6 +51,7 @@ use crate::{
     },
     sys::{
         errno::ECONNABORTED,
+        ib::res::ResAttrs,
         iwcm::{
             Depths,
             Handle,
@@ -167,14 +168,26 @@ impl AcceptLoop for Listener {
 }
 
 impl Listener {
+    /// Tells `rdma resource show` of the listener. Process context; sleeps.
+    pub(crate) fn describe(&self, attrs: &mut ResAttrs<'_>) {
+        let open = self.open.lock();
+        let half_open = open
+            .as_ref()
+            .map_or(0, |open| open.half_open.iter().count());
+        drop(open);
+        attrs.text(c"stage", c"listens");
+        attrs.number(c"half_open", half_open as u32);
+    }
+
     /// The work item that accepts connections.
     const ACCEPT: u64 = 0;
 
     /// Begins to listen on behalf of `iw_cm`.
     pub(crate) fn start(device: &Arc<CmDevice>, call: ListenCall, backlog: u32) -> Result<Handle> {
         let port = call.local().port();
-        Self::open(device, call, backlog)
-            .inspect_err(|error| trace::listen_failed(device.ifindex(), port, error.to_errno()))
+        Self::open(device, call, backlog).inspect_err(|error| {
+            trace::listen_failed(device.ifindex(), port.into(), error.to_errno())
+        })
     }
 
     /// As [`start`](Self::start).

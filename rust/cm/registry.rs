@@ -205,6 +205,11 @@ impl Registry {
         Ok(result)
     }
 
+    /// The connection or listener of that number.
+    pub(crate) fn member(&self, handle: Handle) -> Option<Member> {
+        self.inner.lock().members.get(&handle).cloned()
+    }
+
     /// The connection of that number.
     pub(crate) fn endpoint(&self, handle: Handle) -> Option<Arc<Endpoint>> {
         match self.inner.lock().members.get(&handle) {

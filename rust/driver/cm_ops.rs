@@ -15,12 +15,14 @@ use crate::{
     cm::{
         accept,
         connect,
-        listen::Listener, //
+        listen::Listener,
+        registry::Member, //
     },
     sys::{
         ib::{
             core_ref::CoreHold,
-            event::CoreQp, //
+            event::CoreQp,
+            res::ResAttrs, //
         },
         iwcm::{
             AcceptCall,
@@ -58,6 +60,14 @@ impl CmOps for Rsiw {
     fn unlisten(device: &Arc<RsiwDevice>, listener: Handle) {
         if let Some(listener) = device.cm().registry().listener(listener) {
             listener.stop();
+        }
+    }
+
+    fn describe_cm_id(device: &Arc<RsiwDevice>, handle: Handle, attrs: &mut ResAttrs<'_>) {
+        match device.cm().registry().member(handle) {
+            Some(Member::Endpoint(endpoint)) => endpoint.describe(attrs),
+            Some(Member::Listener(listener)) => listener.describe(attrs),
+            None => {}
         }
     }
 

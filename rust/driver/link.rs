@@ -127,6 +127,11 @@ impl Globals {
         self.devices.lock().iter().for_each(f);
     }
 
+    /// As [`for_each`](Self::for_each), up to the first error.
+    fn for_each_until_err(&self, f: impl FnMut(&Arc<RsiwDevice>) -> Result) {
+        let _ = self.devices.lock().iter().try_for_each(f);
+    }
+
     /// Unregisters the devices for which `pick` says yes, and waits until they are gone. Process
     /// context; sleeps.
     fn unregister(&self, pick: impl Fn(&Device) -> bool) {
@@ -198,6 +203,7 @@ pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
         device.verbs().look_again();
         drop(still);
     }
+    device.verbs().refresh_speed();
     pr_debug!("rsiw: {name} on interface {}\n", netdev.ifindex());
     Ok(())
 }
@@ -233,10 +239,17 @@ pub(super) fn netdev_event(event: NetdevEvent, netdev: &Netdev<'_>) {
     });
 }
 
-/// IP addresses of some interface have changed. Process context.
-pub(super) fn addresses_changed() {
-    if let Ok(globals) = globals() {
-        globals.for_each(|device| device.verbs().refresh_addresses());
+/// IP addresses, or the link, of some interface have changed. Process context.
+pub(super) fn interfaces_changed() {
+    let Ok(globals) = globals() else {
+        return;
+    };
+    globals.for_each(|device| device.verbs().refresh_addresses());
+    // Not under the lock of the list, which the RTNL is not to be taken under.
+    let mut devices = KVec::new();
+    globals.for_each_until_err(|device| Ok(devices.push(device.clone(), GFP_KERNEL)?));
+    for device in &devices {
+        device.verbs().refresh_speed();
     }
 }
 

@@ -42,10 +42,12 @@ use crate::{
             Netdev,
             NetdevEvent, //
         },
+        res::ResAttrs,
         ring::{
             Owner,
             Ring, //
         },
+        settings::Setting,
         wr::{
             RecvWrs,
             SendWrs,
@@ -53,7 +55,10 @@ use crate::{
         },
     },
     verbs::{
-        counters,
+        counters::{
+            self,
+            Counter, //
+        },
         cq::Cq,
         device::{
             ObjectKind,
@@ -124,8 +129,8 @@ unsafe impl Driver for Rsiw {
         link::netdev_event(event, netdev)
     }
 
-    fn addresses_changed() {
-        link::addresses_changed();
+    fn interfaces_changed() {
+        link::interfaces_changed();
     }
 
     fn netns_exit(net: usize) {
@@ -138,12 +143,29 @@ unsafe impl Driver for Rsiw {
         device.is_removed();
     }
 
+    fn speed(device: &RsiwDevice) -> u32 {
+        device.verbs().speed()
+    }
+
+    fn setting(device: &RsiwDevice, setting: Setting) -> u32 {
+        device.verbs().settings().get(setting)
+    }
+
+    fn set_setting(device: &RsiwDevice, setting: Setting, value: u32) -> Result {
+        device.verbs().settings().set(setting, value)
+    }
+
     fn gid(device: &RsiwDevice, index: u32) -> Gid {
         device.verbs().gid(index)
     }
 
     fn counter(device: &RsiwDevice, index: usize) -> u64 {
-        device.verbs().counters().read(index)
+        let running = match index == Counter::TcpRetransmits as usize {
+            true => device.globals().qps().retransmits(device.verbs()),
+            false => 0,
+        };
+        let told = device.verbs().counters().read(index);
+        told.wrapping_add(running)
     }
 
     fn create_pd(device: &Arc<RsiwDevice>) -> Result<Arc<Pd>> {
@@ -222,6 +244,10 @@ unsafe impl Driver for Rsiw {
             sq: qp.queues().sq().ring(),
             rq: qp.queues().rq().ring().map(RecvRing::ring),
         }
+    }
+
+    fn describe_qp(qp: &Qp, attrs: &mut ResAttrs<'_>) {
+        qp.describe(attrs);
     }
 
     fn qp_is_made(qp: &Arc<Qp>) {
@@ -308,6 +334,10 @@ unsafe impl Driver for Rsiw {
 
     fn mr_key(mr: &Mr) -> u32 {
         mr.stag().get()
+    }
+
+    fn describe_mr(mr: &Mr, attrs: &mut ResAttrs<'_>) {
+        mr.describe(attrs);
     }
 
     fn stage_mr<R>(mr: &Mr, fill: impl FnOnce(&mut Segments, usize) -> R) -> Result<R> {

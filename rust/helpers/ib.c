@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The functions of ib.h. */
 #include <linux/cpumask.h>
+#include <linux/ethtool.h>
 #include <linux/inetdevice.h>
 #include <linux/kobject.h>
 #include <linux/mm.h>
@@ -14,6 +15,7 @@
 #include <net/if_inet6.h>
 #include <net/l3mdev.h>
 #include <net/net_namespace.h>
+#include <net/netlink.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/iw_cm.h>
@@ -56,6 +58,20 @@ const struct ib_qp *rsiw_cm_own_qp(const struct iw_cm_id *id)
 	if (!user || copy_from_kernel_nofault(&qp, &user->qp, sizeof(qp)))
 		return NULL;
 	return qp;
+}
+
+/*
+ * What the driver has left with iw_cm for the connection or listener of @id, or NULL. iw_cm may
+ * end its identifier meanwhile, when a connect has failed: the result is then any number.
+ */
+void *rsiw_cm_provider_data(struct rdma_cm_id *id)
+{
+	const struct iw_cm_id *iw = rdma_iw_cm_id(id);
+	void *data;
+
+	if (!iw || copy_from_kernel_nofault(&data, &iw->provider_data, sizeof(data)))
+		return NULL;
+	return data;
 }
 
 /* Makes the module depend on iw_cm, whose functions it calls by pointers only. */
@@ -160,7 +176,7 @@ struct rsiw_port_info rsiw_port_info(struct ib_device *dev)
 /* Every caller gives the same names, which live as long as the module. */
 struct rdma_hw_stats *rsiw_alloc_stats(const char * const *names, int n)
 {
-	static struct rdma_stat_desc descs[32];
+	static struct rdma_stat_desc descs[48];
 	int i;
 
 	n = min_t(int, n, ARRAY_SIZE(descs));
@@ -172,6 +188,21 @@ struct rdma_hw_stats *rsiw_alloc_stats(const char * const *names, int n)
 void rsiw_set_stat(struct rdma_hw_stats *stats, int index, u64 value)
 {
 	stats->value[index] = value;
+}
+
+/* Driver attributes, in an answer of "rdma resource show"; NULL if there is no room. */
+void *rsiw_res_begin(struct sk_buff *msg)
+{
+	return nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+}
+
+/* Ends what rsiw_res_begin() began, or takes it out again. */
+void rsiw_res_end(struct sk_buff *msg, void *nest, bool whole)
+{
+	if (whole)
+		nla_nest_end(msg, nest);
+	else
+		nla_nest_cancel(msg, nest);
 }
 
 /* Interfaces */
@@ -186,6 +217,21 @@ void rsiw_netdev_info(const struct net_device *ndev, struct rsiw_netdev_info *in
 	memcpy(info->address, ndev->dev_addr,
 	       min_t(size_t, ndev->addr_len, sizeof(info->address)));
 	strscpy(info->name, ndev->name, sizeof(info->name));
+}
+
+/* Megabits per second of @ndev, 0 if that is not known. Sleeps; takes the RTNL. */
+u32 rsiw_netdev_speed(struct net_device *ndev)
+{
+	struct ethtool_link_ksettings settings = {};
+	u32 speed = 0;
+
+	rtnl_lock();
+	if (ndev->reg_state == NETREG_REGISTERED &&
+	    !__ethtool_get_link_ksettings(ndev, &settings) &&
+	    settings.base.speed != (u32)SPEED_UNKNOWN)
+		speed = settings.base.speed;
+	rtnl_unlock();
+	return speed;
 }
 
 /* The index of the L3 master device of @ndev, 0 if it has none. */

@@ -186,6 +186,24 @@ u8 rsiw_sk_state(const struct sock *sk)
 	return READ_ONCE(sk->sk_state);
 }
 
+u32 rsiw_tcp_retransmits(const struct sock *sk)
+{
+	return READ_ONCE(tcp_sk(sk)->total_retrans);
+}
+
+void rsiw_tcp_info(const struct sock *sk, struct rsiw_tcp_info *info)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	info->local_port = inet_sk(sk)->inet_num;
+	info->remote_port = ntohs(inet_sk(sk)->inet_dport);
+	info->rtt_us = tp->srtt_us >> 3;
+	info->mss = tp->mss_cache;
+	info->unacked = tp->snd_nxt - tp->snd_una;
+	info->unsent = tp->write_seq - tp->snd_nxt;
+	info->unread = tp->rcv_nxt - tp->copied_seq;
+}
+
 u32 rsiw_tcp_mss(const struct sock *sk)
 {
 	return tcp_sk(sk)->mss_cache;

@@ -114,6 +114,10 @@ impl StreamOwner for StreamEnd {
         }
     }
 
+    fn terminate(&self, sent: bool, code: u32) {
+        self.qp.note_terminate(sent, code);
+    }
+
     fn failed(&self) -> Option<Close> {
         self.qp.failed()
     }
@@ -180,6 +184,10 @@ impl Qp {
         self.keep_unfinished(unfinished, false);
         let mut inner = self.inner.lock();
         let stream = inner.stream.take();
+        if let Some(stream) = &stream {
+            stream.tell_retransmits(self.queues.counters());
+        }
+        inner.ended = Some(reason);
         let hold = inner.holds.stream.take();
         // In InfiniBand the owner is not told when an idle peer goes.
         let unnoticed = reason == EndReason::PeerFin

@@ -89,6 +89,7 @@ impl Qp {
     fn renew(&self, inner: &mut QpInner) {
         inner.peer = None;
         inner.started = false;
+        inner.ended = None;
         inner.closing = false;
         inner.initialised = false;
         inner.was_reset = true;

@@ -86,6 +86,17 @@ impl QpTable {
         is_on(qp, device).then(|| qp.cm_get()).flatten()
     }
 
+    /// Segments that TCP has sent again for the streams of a device that are running now. Process context.
+    pub(crate) fn retransmits(&self, device: &Device) -> u64 {
+        let mut sum: u64 = 0;
+        self.qps.for_each(|qp| {
+            if is_on(qp, device) {
+                sum = sum.wrapping_add(qp.retransmits().into());
+            }
+        });
+        sum
+    }
+
     /// The queue pair of that number as `ib_core` knows it. Any context.
     pub(crate) fn core(&self, device: &Device, number: u32) -> Option<QpPtr> {
         let guard = rcu::read_lock();

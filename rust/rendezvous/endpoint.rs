@@ -62,14 +62,16 @@ use crate::{
         Stream, //
     },
     sys::{
+        errno::EPROTO,
         iwcm::Handle,
         random,
         socket::{
             Socket,
             TcpState, //
-        }, //
+        },
+        trace, //
     },
-    verbs::counters::Counter, //
+    verbs::counters::ConnFailure, //
 };
 
 /// Milliseconds that an initiator waits for its own packet sequence number, which usually follows
@@ -315,7 +317,7 @@ impl Rendezvous {
             self.patience = terms.patience_ms.map(Limit::new);
         }
         if self.patience.is_some_and(|limit| limit.is_over()) {
-            return self.fail(ctx);
+            return self.fail(ctx, ETIMEDOUT);
         }
         let Some(stage) = self.stage.take() else {
             return DrivenStep::Over;
@@ -334,7 +336,7 @@ impl Rendezvous {
                 self.stage = Some(self.again(&terms));
                 DrivenStep::Go
             }
-            Outcome::Fail => self.fail(ctx),
+            Outcome::Fail => self.fail(ctx, EPROTO),
         }
     }
 
@@ -385,8 +387,11 @@ impl Rendezvous {
     }
 
     /// There will be no connection.
-    fn fail(&self, ctx: &mut StepContext<'_>) -> DrivenStep {
-        ctx.device.counters().add(Counter::Rejects, 1);
+    fn fail(&self, ctx: &mut StepContext<'_>, error: Error) -> DrivenStep {
+        let counters = ctx.device.counters();
+        counters.connection_failed(ConnFailure::Error(error));
+        let unknown = &trace::UNKNOWN;
+        trace::connect(self.qp.qp().qpn().get(), unknown, unknown, Err(error));
         self.qp.qp().give_up();
         DrivenStep::Over
     }

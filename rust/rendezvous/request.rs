@@ -30,9 +30,12 @@ use crate::{
         },
     },
     params,
-    qp::peer::{
-        Reach,
-        Terms, //
+    qp::{
+        peer::{
+            Reach,
+            Terms, //
+        },
+        Qp, //
     },
     sys::socket::Socket,
     verbs::{
@@ -54,11 +57,11 @@ pub(super) enum Verdict {
 
 /// What this end does in the MPA start-up, with room for `ird` of the peer's Reads.
 ///
-/// The peer's room limits our own Reads: their number is not known before `RTS`.
-pub(super) fn policy(ird: u16) -> Policy {
+/// The peer's room limits our own Reads: their number is not known before `RTS`. `crc`: CRCs are asked for.
+pub(super) fn policy(crc: bool, ird: u16) -> Policy {
     Policy {
         revision: iwarp_wire::mpa::startup::Revision::Two,
-        crc: params::crc(),
+        crc,
         markers: params::markers(),
         ird,
         ord: MAX_RD_ATOM,
@@ -181,15 +184,16 @@ impl ConnRequest {
     }
 
     /// The Reply that accepts the connection, and what is agreed on.
-    pub(super) fn accept(&self, terms: &Terms, qpn: Qpn) -> Result<(FrameWriter, Parameters)> {
-        let hello = hello(terms, qpn).encode();
-        let (reply, agreed) = policy(terms.ird).accept(&self.mpa_request, &hello);
+    pub(super) fn accept(&self, terms: &Terms, qp: &Qp) -> Result<(FrameWriter, Parameters)> {
+        let hello = hello(terms, qp.qpn()).encode();
+        let policy = policy(qp.device().settings().crc(), terms.ird);
+        let (reply, agreed) = policy.accept(&self.mpa_request, &hello);
         Ok((FrameWriter::new(&reply)?, agreed))
     }
 
     /// Refuses the connection for good by a Reply without private data.
     pub(super) fn refuse(self) {
-        let reply = policy(0).reject(&self.mpa_request, &[]);
+        let reply = policy(params::crc(), 0).reject(&self.mpa_request, &[]);
         if let Ok(mut frame) = FrameWriter::new(&reply) {
             // TCP's buffer is empty, so there is room; else the peer tries again.
             let _ = frame.send(&self.socket);

@@ -13,6 +13,7 @@ use kernel::{
 };
 
 use super::{
+    config::Agreed,
     ctx::{
         Ctx,
         DeferredWork,
@@ -44,7 +45,11 @@ use super::{
 };
 use crate::{
     sys::socket::Locked,
-    verbs::qp_queues::QpQueues, //
+    verbs::{
+        counters::Counters,
+        qp_queues::QpQueues,
+        settings::Settings, //
+    },
 };
 
 /// The phase of a stream. It only advances.
@@ -103,16 +108,28 @@ impl Served {
             user,
         }
     }
+
+    /// The settings of the device.
+    pub(super) fn settings(&self) -> &Settings {
+        self.queues.device().settings()
+    }
+
+    /// The counters of the device.
+    pub(super) fn counters(&self) -> &Counters {
+        self.queues.counters()
+    }
 }
 
 /// All that belongs to the holder of the socket.
 pub(super) struct StreamState {
     /// The queue pair and the user.
     link: Option<Served>,
+    /// What the start-up agreed on.
+    pub(super) agreed: Agreed,
     /// What both directions share.
-    shared: Shared,
+    pub(super) shared: Shared,
     /// The protocol.
-    proto: Proto,
+    pub(super) proto: Proto,
 }
 
 /// The protocol state of both directions.
@@ -172,6 +189,7 @@ impl StreamState {
         let reads = ReadQueues::new(&config)?;
         let state = init!(Self {
             link: Some(served),
+            agreed: config.agreed(),
             shared,
             proto <- Proto::init(config, reads),
         });

@@ -48,6 +48,37 @@ pub(crate) struct Config {
     pub(crate) mirror: bool,
 }
 
+/// What the start-up agreed on, to be told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agreed {
+    /// This end is the initiator.
+    pub(super) initiator: bool,
+    /// CRCs are generated and checked.
+    pub(super) crc: bool,
+    /// The peer puts markers into what it sends.
+    pub(super) rx_markers: bool,
+    /// We put markers into what we send.
+    pub(super) tx_markers: bool,
+    /// Read Requests the peer may have outstanding.
+    pub(super) ird: u16,
+    /// Read Requests we may have outstanding.
+    pub(super) ord: u16,
+}
+
+impl Config {
+    /// What the start-up agreed on.
+    pub(super) fn agreed(&self) -> Agreed {
+        Agreed {
+            initiator: matches!(self.role, Role::Initiator { .. }),
+            crc: self.crc,
+            rx_markers: self.rx_markers,
+            tx_markers: self.tx_markers,
+            ird: self.ird,
+            ord: self.ord,
+        }
+    }
+}
+
 /// How the local side wants a stream to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Close {
@@ -96,6 +127,18 @@ pub(crate) enum EndReason {
 }
 
 impl EndReason {
+    /// Its number in the trace event `rsiw_stream_end`, and TCP's error.
+    pub(super) fn traced(&self) -> (u32, i32) {
+        match self {
+            Self::PeerFin => (0, 0),
+            Self::Reset => (1, 0),
+            Self::TerminateReceived => (2, 0),
+            Self::TerminateSent(_) => (3, 0),
+            Self::LocalClose => (4, 0),
+            Self::LlpError(error) => (5, error.to_errno()),
+        }
+    }
+
     /// What an error of TCP says.
     pub(super) fn of(error: Error) -> Self {
         if error == ECONNRESET || error == EPIPE {

@@ -28,6 +28,7 @@ use crate::{
         },
         cq::{
             Completion,
+            WcOpcode,
             WcStatus, //
         },
         qp_queues::QpQueues, //
@@ -77,7 +78,7 @@ pub(super) enum Progress {
     More,
 }
 
-/// Traffic since the device's counters were last told: one addition a batch, not one an FPDU.
+/// Traffic since the device's counters were last told: one addition a batch, not one an FPDU or message.
 #[derive(Default)]
 pub(super) struct Tally {
     /// FPDUs received.
@@ -88,6 +89,18 @@ pub(super) struct Tally {
     tx_fpdus: u64,
     /// Their octets, framing included.
     tx_octets: u64,
+    /// Send messages received.
+    pub(super) rx_sends: u32,
+    /// Write messages received.
+    pub(super) rx_writes: u32,
+    /// Read Requests received.
+    pub(super) rx_reads: u32,
+    /// Send work requests carried out.
+    tx_sends: u32,
+    /// Write work requests carried out.
+    tx_writes: u32,
+    /// Read work requests carried out.
+    tx_reads: u32,
 }
 
 impl Tally {
@@ -105,24 +118,46 @@ impl Tally {
         self.tx_octets = self.tx_octets.wrapping_add(u64::from(octets));
     }
 
+    /// Notes a work request that was carried out.
+    #[inline]
+    fn completed(&mut self, opcode: WcOpcode) {
+        let count = match opcode {
+            WcOpcode::Send => &mut self.tx_sends,
+            WcOpcode::Write => &mut self.tx_writes,
+            WcOpcode::Read => &mut self.tx_reads,
+            _ => return,
+        };
+        *count = count.wrapping_add(1);
+    }
+
     /// Tells the device's counters.
     pub(super) fn report(&mut self, counters: &Counters) {
-        let Self {
-            rx_fpdus,
-            rx_octets,
-            tx_fpdus,
-            tx_octets,
-        } = core::mem::take(self);
+        if self.rx_fpdus | self.tx_fpdus == 0 && !self.has_completions() {
+            return;
+        }
+        let now = core::mem::take(self);
         for (counter, n) in [
-            (Counter::RxFpdus, rx_fpdus),
-            (Counter::RxOctets, rx_octets),
-            (Counter::TxFpdus, tx_fpdus),
-            (Counter::TxOctets, tx_octets),
+            (Counter::RxFpdus, now.rx_fpdus),
+            (Counter::RxOctets, now.rx_octets),
+            (Counter::TxFpdus, now.tx_fpdus),
+            (Counter::TxOctets, now.tx_octets),
+            (Counter::RxSends, now.rx_sends.into()),
+            (Counter::RxWrites, now.rx_writes.into()),
+            (Counter::RxReadRequests, now.rx_reads.into()),
+            (Counter::TxSends, now.tx_sends.into()),
+            (Counter::TxWrites, now.tx_writes.into()),
+            (Counter::TxReads, now.tx_reads.into()),
         ] {
             if n != 0 {
                 counters.add(counter, n);
             }
         }
+    }
+
+    /// Whether work requests were carried out.
+    #[inline]
+    fn has_completions(&self) -> bool {
+        self.tx_sends | self.tx_writes | self.tx_reads != 0
     }
 }
 
@@ -241,6 +276,7 @@ impl<'a> Ctx<'a> {
     #[inline]
     pub(super) fn retire(&mut self) {
         while let Some(entry) = self.shared.sent.pop_done(self.shared.sent_octets) {
+            self.shared.tally.completed(entry.opcode);
             if !entry.signaled {
                 continue;
             }

@@ -209,6 +209,9 @@ impl Stream {
         }
         // From here on no callback comes any more.
         drop(socket);
+        if let Some(served) = &link {
+            self.tell_retransmits(served.counters());
+        }
         drop(link);
         queues::cancel_delayed::<_, 2>(self);
         queues::cancel_delayed::<_, 3>(self);

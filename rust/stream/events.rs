@@ -103,6 +103,9 @@ pub(crate) trait StreamOwner: Send + Sync {
     /// queues nor regions afterwards. `unfinished` is what it had fetched, and did not carry out.
     fn ended(&self, reason: EndReason, unfinished: Unfinished);
 
+    /// A Terminate was sent or received: layer, error type and code as on the wire.
+    fn terminate(&self, sent: bool, code: u32);
+
     /// How the stream is to end, if the owner is in error. Any context.
     fn failed(&self) -> Option<Close>;
 

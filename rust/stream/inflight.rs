@@ -85,6 +85,11 @@ impl SentQueue {
         self.head == self.tail
     }
 
+    /// How many wait for completion.
+    pub(super) fn len(&self) -> usize {
+        self.tail.wrapping_sub(self.head) as usize
+    }
+
     /// No room: nothing more may be fetched.
     #[inline]
     pub(super) fn is_full(&self) -> bool {

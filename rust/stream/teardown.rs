@@ -251,15 +251,13 @@ impl Batch<'_> {
         }
     }
 
-    /// Makes a trace event of a Terminate.
+    /// Tells the owner of a Terminate, and makes a trace event.
     pub(super) fn trace(&self, terminate: &Terminate, sent: bool) {
         let reason = terminate.reason();
         let class = u32::from(reason.layer()) << 12 | u32::from(reason.etype()) << 8;
-        trace::terminate(
-            self.ctx.queues.qpn().get(),
-            sent,
-            class | u32::from(reason.code()),
-        );
+        let code = class | u32::from(reason.code());
+        trace::terminate(self.ctx.queues.qpn().get(), sent, code);
+        self.owner.terminate(sent, code);
     }
 
     /// The stream has ended: flushes what the engine holds, tells the queue pair and the owner.
@@ -268,6 +266,8 @@ impl Batch<'_> {
             return;
         }
         self.proto.phase = StreamPhase::Ended;
+        let (number, error) = reason.traced();
+        trace::stream_end(self.ctx.queues.qpn().get(), number, error);
         self.ctx.count(match reason {
             EndReason::PeerFin | EndReason::LocalClose => Counter::Closes,
             _ => Counter::Aborts,

@@ -9,6 +9,7 @@
 //! - [`device`], [`link`], [`netdev`]: a device's life
 //! - [`ring`], [`mmap`], [`udata`]: what is shared with a process
 //! - [`memory`], [`pin`]: registered memory
+//! - [`res`]: what `rdma resource show` tells; [`settings`]: files of sysfs
 //! - [`core_ref`]: objects that `ib_core` frees
 
 pub(crate) mod attr;
@@ -25,7 +26,9 @@ pub(crate) mod objects;
 pub(crate) mod path;
 pub(crate) mod pin;
 mod queue_verbs;
+pub(crate) mod res;
 pub(crate) mod ring;
+pub(crate) mod settings;
 mod srq_verbs;
 mod udata;
 mod vtable;

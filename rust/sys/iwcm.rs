@@ -56,6 +56,7 @@ use crate::sys::ib::{
     core_ref::CoreHold,
     driver::Driver,
     event::CoreQp,
+    res::ResAttrs,
     wr::QpPtr, //
 };
 
@@ -77,7 +78,7 @@ impl Handle {
     }
 
     /// What `iw_cm` has kept; `None` if that is nothing.
-    fn from_provider_data(data: *mut c_void) -> Option<Self> {
+    pub(super) fn from_provider_data(data: *mut c_void) -> Option<Self> {
         Self::new(data.addr())
     }
 }
@@ -126,6 +127,9 @@ pub(crate) trait CmOps: Driver {
 
     /// Ends listening.
     fn unlisten(device: &Arc<Self::Device>, listener: Handle);
+
+    /// Tells `rdma resource show` of a connection or a listener, which may be gone.
+    fn describe_cm_id(device: &Arc<Self::Device>, handle: Handle, attrs: &mut ResAttrs<'_>);
 
     /// Finds a queue pair by its number, which is not destroyed until `iw_cm` gives it back. Any
     /// context.

@@ -61,7 +61,10 @@ pub(crate) use self::{
     },
     listen::ListenSocket,
     locked::Locked,
-    state::TcpState, //
+    state::{
+        TcpInfo,
+        TcpState, //
+    },
 };
 
 /// A TCP connection, or what is to become one. Process context; all may sleep.
@@ -268,6 +271,15 @@ impl Socket {
         // SAFETY: The callbacks of a connection run under its lock, which the exchange held: none
         // uses the old handler any more.
         unsafe { old.release() };
+    }
+
+    /// The addresses of both ends, for trace events; [`UNKNOWN`](super::trace::UNKNOWN) where there is
+    /// none. Process context; sleeps.
+    pub(crate) fn ends(&self) -> (SocketAddr, SocketAddr) {
+        (
+            self.local_addr().unwrap_or(super::trace::UNKNOWN),
+            self.peer_addr().unwrap_or(super::trace::UNKNOWN),
+        )
     }
 
     /// A reference, to lock the socket.

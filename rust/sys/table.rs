@@ -175,6 +175,24 @@ impl<T: Send + Sync> Table<T> {
         Some(unsafe { ArcBorrow::from_raw(item) }.into())
     }
 
+    /// Calls `f` with the entries, one after the other. What is entered or removed meanwhile may be missed.
+    /// Process context; does not sleep.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&T)) {
+        let mut from = self.range.start;
+        while let Some(id) = self.find(from) {
+            {
+                let guard = rcu::read_lock();
+                if let Some(item) = self.get(id, &guard) {
+                    f(item);
+                }
+            }
+            let Some(next) = id.checked_add(1) else {
+                return;
+            };
+            from = next;
+        }
+    }
+
     /// Takes the entry under `id` out. Readers that have it keep it for the rest of their RCU
     /// section. Any context.
     pub(crate) fn remove(&self, id: u32) -> Option<Arc<T>> {

@@ -3,62 +3,139 @@
 //! The module's trace events (`include/trace.h`); each costs one untaken branch while it is off,
 //! and nothing on kernels without trace events.
 
+use core::net::{
+    IpAddr,
+    Ipv6Addr,
+    SocketAddr, //
+};
+
+use kernel::prelude::*;
+
 #[cfg(CONFIG_TRACEPOINTS)]
 use super::bindings;
 
-/// A queue pair changed its state; the numbers are those of `enum ib_qp_state`. Any context.
-#[inline]
-pub(crate) fn qp_state(qpn: u32, from: u32, to: u32) {
-    #[cfg(not(CONFIG_TRACEPOINTS))]
-    let _ = (qpn, from, to);
-    #[cfg(CONFIG_TRACEPOINTS)]
-    // SAFETY: A real static key, defined by `rust/helpers/trace.c`.
-    if unsafe {
-        kernel::jump_label::static_branch_unlikely!(
-            bindings::__tracepoint_rsiw_qp_state,
-            bindings::tracepoint,
-            key
-        )
-    } {
-        // SAFETY: The event takes three numbers.
-        unsafe { bindings::rust_do_trace_rsiw_qp_state(qpn, from, to) }
-    }
+/// Defines a function that makes a trace event where its static key is on.
+macro_rules! event {
+    (
+        $(#[$meta:meta])*
+        $vis:vis fn $name:ident = $key:ident, $make:ident ($($arg:ident: $type:ty),* $(,)?)
+    ) => {
+        $(#[$meta])*
+        #[inline]
+        $vis fn $name($($arg: $type),*) {
+            #[cfg(not(CONFIG_TRACEPOINTS))]
+            let _ = ($($arg),*);
+            #[cfg(CONFIG_TRACEPOINTS)]
+            // SAFETY: A real static key, defined by `rust/helpers/trace.c`.
+            if unsafe {
+                kernel::jump_label::static_branch_unlikely!(
+                    bindings::$key,
+                    bindings::tracepoint,
+                    key
+                )
+            } {
+                // SAFETY: The event takes numbers and truth values of these types.
+                unsafe { bindings::$make($($arg),*) }
+            }
+        }
+    };
 }
 
-/// A Terminate was sent or received; `code` is layer, error type and code as on the wire. Any
-/// context.
-#[inline]
-pub(crate) fn terminate(qpn: u32, sent: bool, code: u32) {
-    #[cfg(not(CONFIG_TRACEPOINTS))]
-    let _ = (qpn, sent, code);
-    #[cfg(CONFIG_TRACEPOINTS)]
-    // SAFETY: A real static key, defined by `rust/helpers/trace.c`.
-    if unsafe {
-        kernel::jump_label::static_branch_unlikely!(
-            bindings::__tracepoint_rsiw_terminate,
-            bindings::tracepoint,
-            key
-        )
-    } {
-        // SAFETY: The event takes two numbers and a truth value.
-        unsafe { bindings::rust_do_trace_rsiw_terminate(qpn, sent, code) }
-    }
+event! {
+    /// A queue pair changed its state; the numbers are those of `enum ib_qp_state`. Any context.
+    pub(crate) fn qp_state = __tracepoint_rsiw_qp_state, rust_do_trace_rsiw_qp_state(
+        qpn: u32,
+        from: u32,
+        to: u32,
+    )
 }
 
-/// `rdma_listen()` failed with a negative error number. Process context.
-pub(crate) fn listen_failed(ifindex: u32, port: u16, error: i32) {
-    #[cfg(not(CONFIG_TRACEPOINTS))]
-    let _ = (ifindex, port, error);
-    #[cfg(CONFIG_TRACEPOINTS)]
-    // SAFETY: A real static key, defined by `rust/helpers/trace.c`.
-    if unsafe {
-        kernel::jump_label::static_branch_unlikely!(
-            bindings::__tracepoint_rsiw_listen_failed,
-            bindings::tracepoint,
-            key
-        )
-    } {
-        // SAFETY: The event takes three numbers.
-        unsafe { bindings::rust_do_trace_rsiw_listen_failed(ifindex, port.into(), error) }
+event! {
+    /// A Terminate was sent or received; `code` is layer, error type and code as on the wire. Any
+    /// context.
+    pub(crate) fn terminate = __tracepoint_rsiw_terminate, rust_do_trace_rsiw_terminate(
+        qpn: u32,
+        sent: bool,
+        code: u32,
+    )
+}
+
+event! {
+    /// `rdma_listen()` failed with a negative error number. Process context.
+    pub(crate) fn listen_failed = __tracepoint_rsiw_listen_failed, rust_do_trace_rsiw_listen_failed(
+        ifindex: u32,
+        port: u32,
+        error: i32,
+    )
+}
+
+event! {
+    /// A stream ended; `reason` is one of its numbers. Any context.
+    pub(crate) fn stream_end = __tracepoint_rsiw_stream_end, rust_do_trace_rsiw_stream_end(
+        qpn: u32,
+        reason: u32,
+        error: i32,
+    )
+}
+
+/// Defines a function that makes an event of class `rsiw_connection`.
+macro_rules! connection_event {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident = $key:ident, $make:ident) => {
+        $(#[$meta])*
+        #[inline]
+        $vis fn $name(qpn: u32, local: &SocketAddr, remote: &SocketAddr, result: Result) {
+            #[cfg(not(CONFIG_TRACEPOINTS))]
+            let _ = (qpn, local, remote, result, mapped);
+            #[cfg(CONFIG_TRACEPOINTS)]
+            // SAFETY: A real static key, defined by `rust/helpers/trace.c`.
+            if unsafe {
+                kernel::jump_label::static_branch_unlikely!(
+                    bindings::$key,
+                    bindings::tracepoint,
+                    key
+                )
+            } {
+                let (from, to) = (mapped(local), mapped(remote));
+                let error = result.err().map_or(0, |error| error.to_errno());
+                // SAFETY: The event copies 16 octets of each address.
+                unsafe {
+                    bindings::$make(
+                        qpn,
+                        from.as_ptr(),
+                        local.port(),
+                        to.as_ptr(),
+                        remote.port(),
+                        error,
+                    )
+                }
+            }
+        }
+    };
+}
+
+/// An address as an IPv6 address, IPv4 mapped.
+fn mapped(addr: &SocketAddr) -> [u8; 16] {
+    match addr.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
     }
+    .octets()
+}
+
+/// An address that is not known.
+pub(crate) const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+
+connection_event! {
+    /// An attempt of this end to connect has ended. Process context.
+    pub(crate) fn connect = __tracepoint_rsiw_connect, rust_do_trace_rsiw_connect
+}
+
+connection_event! {
+    /// A connection that this end has accepted is established, or has failed. Process context.
+    pub(crate) fn accept = __tracepoint_rsiw_accept, rust_do_trace_rsiw_accept
+}
+
+connection_event! {
+    /// This end has refused a connection request. Process context.
+    pub(crate) fn reject = __tracepoint_rsiw_reject, rust_do_trace_rsiw_reject
 }

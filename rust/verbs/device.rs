@@ -34,7 +34,8 @@ use crate::{
             GidTable, //
         },
         limits,
-        mr::RegionTable, //
+        mr::RegionTable,
+        settings::Settings, //
     },
 };
 
@@ -135,6 +136,10 @@ pub(crate) struct Device {
     objects: [Atomic<u32>; ObjectKind::KINDS],
     /// Its users are being sent away.
     going: Atomic<bool>,
+    /// Megabits per second of its interface; 0: not known.
+    speed: Atomic<u32>,
+    /// Its settings.
+    settings: Settings,
 }
 
 impl Device {
@@ -162,6 +167,8 @@ impl Device {
                 numbers: Atomic::new(1),
                 objects: [const { Atomic::new(0) }; ObjectKind::KINDS],
                 going: Atomic::new(false),
+                speed: Atomic::new(0),
+                settings: Settings::new(),
             }? Error),
             GFP_KERNEL,
         )
@@ -286,6 +293,23 @@ impl Device {
         });
         if changed == Some(true) {
             self.core.gids_changed();
+        }
+    }
+
+    /// Its settings.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Megabits per second of its interface; 0: not known. Any context.
+    pub(crate) fn speed(&self) -> u32 {
+        self.speed.load(Relaxed)
+    }
+
+    /// Maybe the speed of its interface has changed. Process context without the RTNL; sleeps.
+    pub(crate) fn refresh_speed(&self) {
+        if let Some(speed) = self.core.with_netdev(|netdev| netdev.speed()) {
+            self.speed.store(speed, Relaxed);
         }
     }
 

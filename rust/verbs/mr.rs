@@ -36,7 +36,8 @@ pub(crate) use iwarp_wire::rdmap::terminate::AccessError;
 
 use kernel::{
     alloc::Flags,
-    prelude::*, //
+    prelude::*,
+    sync::Arc, //
 };
 
 use crate::{
@@ -49,8 +50,10 @@ use crate::{
             },
             pin::{
                 impl_has_pin_cell,
-                PinCell, //
+                PinCell,
+                Pinned, //
             },
+            res::ResAttrs, //
         },
         lock::{
             new_spinlock_irq,
@@ -321,6 +324,36 @@ impl Region {
     /// Whether it is valid, under whatever key.
     fn is_valid(&self) -> bool {
         self.cell.is_published()
+    }
+
+    /// Adds what there is to tell. Process context.
+    pub(crate) fn describe(self: &Arc<Self>, attrs: &mut ResAttrs<'_>) {
+        attrs.text(
+            c"kind",
+            match self.kind {
+                Kind::User => c"user",
+                Kind::Dma => c"dma",
+                Kind::FastReg(_) => c"fast_reg",
+            },
+        );
+        if let Kind::FastReg(max) = self.kind {
+            attrs.number(c"max_pieces", max as u32);
+        }
+        // Copied, since the pin is held with bottom halves disabled.
+        let valid = self.cell.key().and_then(|key| {
+            let pin = Pinned::new(self.clone(), key)?;
+            Some((self.stag(key), pin.base, pin.len, pin.access, pin.stream))
+        });
+        attrs.flag(c"valid", valid.is_some());
+        if let Some((stag, base, len, access, stream)) = valid {
+            attrs.hex(c"stag", stag.get().into());
+            attrs.hex(c"iova", base);
+            attrs.long(c"octets", len);
+            attrs.flag(c"local_write", access.has(Access::LOCAL_WRITE));
+            attrs.flag(c"remote_write", access.has(Access::REMOTE_WRITE));
+            attrs.flag(c"remote_read", access.has(Access::REMOTE_READ));
+            attrs.flag(c"one_qp_only", stream.is_some());
+        }
     }
 
     /// Makes it invalid if it is valid under `key` and serves `by`; the list of pieces becomes the

@@ -76,8 +76,8 @@ impl Offered {
         if ctx.notes.quit || has_more(&self.socket) {
             return Err(ECONNRESET);
         }
-        let (reply, agreed) =
-            policy(param.ird, param.ord).accept(&self.request, param.private_data);
+        let policy = policy(ctx.device.settings().crc(), param.ird, param.ord);
+        let (reply, agreed) = policy.accept(&self.request, param.private_data);
         let prepared = ctx
             .device
             .qp_of(param)
@@ -101,6 +101,7 @@ impl Offered {
         let stage = offer.reply(ctx, &qp, self.socket, frame)?;
         Ok(Replying {
             listener: self.listener,
+            peers: self.peers,
             cm: call.commit(self.peers),
             qp,
             offer,

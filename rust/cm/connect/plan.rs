@@ -27,6 +27,7 @@ use crate::{
         net::Family,
         socket::Socket, //
     },
+    verbs::settings::Settings, //
 };
 
 /// What the user wants.
@@ -42,14 +43,18 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// What the user of `iw_cm` has asked for.
-    pub(super) fn new(call: &ConnectCall, param: &ConnParam<'_>) -> Result<Self> {
+    /// What the user of `iw_cm` has asked for, on a device of these settings.
+    pub(super) fn new(
+        call: &ConnectCall,
+        param: &ConnParam<'_>,
+        settings: &Settings,
+    ) -> Result<Self> {
         let mut private_data = KVec::new();
         private_data.extend_from_slice(param.private_data, GFP_KERNEL)?;
         Ok(Self {
             peers: *call.peers(),
             tos: call.tos(),
-            policy: policy(param.ird, param.ord),
+            policy: policy(settings.crc(), param.ird, param.ord),
             private_data,
         })
     }

@@ -32,6 +32,7 @@ use crate::{
         },
     },
     stream::Role as StreamRole,
+    sys::trace,
     verbs::counters::Counter, //
 };
 use iwarp_wire::{
@@ -71,7 +72,7 @@ impl Rendezvous {
     #[inline(never)]
     pub(super) fn greet(&self, terms: &Terms) -> Outcome {
         let said = hello(terms, self.qp.qp().qpn());
-        let request = policy(terms.ird);
+        let request = policy(self.asks_for_crc(), terms.ird);
         match FrameWriter::new(&request.request(&said.encode())) {
             Ok(frame) => {
                 let limit = Limit::new(params::mpa_reply_timeout_ms());
@@ -79,6 +80,11 @@ impl Rendezvous {
             }
             Err(_) => Outcome::Retry,
         }
+    }
+
+    /// Whether the device has its connections ask for CRCs.
+    fn asks_for_crc(&self) -> bool {
+        self.qp.qp().device().settings().crc()
     }
 
     /// Reads the Reply, and starts the stream.
@@ -100,7 +106,7 @@ impl Rendezvous {
             Err(ReadError::Malformed(_)) => return Outcome::Fail,
             Err(ReadError::Closed | ReadError::Broken(_)) => return Outcome::Retry,
         };
-        let agreed = match policy(terms.ird).conclude(&frame) {
+        let agreed = match policy(self.asks_for_crc(), terms.ird).conclude(&frame) {
             Ok(agreed) => agreed,
             Err(
                 Refusal::Rejected
@@ -123,7 +129,11 @@ impl Rendezvous {
         let config = stream_config(&agreed, role);
         self.attempt = None;
         match self.resources.socket.take() {
-            Some(socket) => self.start(ctx, socket, config, theirs.expects),
+            Some(socket) => {
+                let (local, remote) = socket.ends();
+                trace::connect(qpn.get(), &local, &remote, Ok(()));
+                self.start(ctx, socket, config, theirs.expects)
+            }
             None => Outcome::Fail,
         }
     }

@@ -32,6 +32,7 @@ use crate::{
         Config,
         Role as StreamRole, //
     },
+    sys::trace,
     verbs::counters::Counter, //
 };
 
@@ -118,7 +119,7 @@ impl Rendezvous {
         request
             .socket
             .inherit(self.resources.owner.as_ref().ok_or(EINVAL)?)?;
-        let (frame, agreed) = request.accept(terms, self.qp.qp().qpn())?;
+        let (frame, agreed) = request.accept(terms, self.qp.qp())?;
         let answer = PendingReply {
             agreed,
             claim: request.hello.expects,
@@ -170,6 +171,8 @@ impl Rendezvous {
         } = answer;
         let role = StreamRole::Responder { rtr: agreed.rtr };
         ctx.device.counters().add(Counter::Accepts, 1);
+        let (local, remote) = socket.ends();
+        trace::accept(self.qp.qp().qpn().get(), &local, &remote, Ok(()));
         let config = Config {
             initial,
             mirror: terms.role == RendezvousRole::Both,

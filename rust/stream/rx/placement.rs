@@ -193,6 +193,8 @@ impl Rx {
         let done = match decision {
             Decision::Write(segment) => {
                 self.talked = true;
+                let tally = &mut ctx.shared.tally;
+                tally.rx_writes = tally.rx_writes.wrapping_add(segment.last.into());
                 place_write(ctx, src, tagged, &segment)
             }
             Decision::ReadResponse(segment) => place_read(ctx, reads, src, tagged, &segment),
@@ -200,7 +202,12 @@ impl Rx {
                 self.talked = true;
                 self.place_send(ctx, src, untagged, &segment)
             }
-            Decision::ReadRequest | Decision::Nothing | Decision::Dropped => Ok(()),
+            Decision::ReadRequest => {
+                let tally = &mut ctx.shared.tally;
+                tally.rx_reads = tally.rx_reads.wrapping_add(1);
+                Ok(())
+            }
+            Decision::Nothing | Decision::Dropped => Ok(()),
             Decision::Terminated(terminate) => {
                 ctx.stop(Stop::Terminated(terminate));
                 Ok(())
@@ -265,6 +272,8 @@ impl Rx {
             None => None,
         };
         self.recv = None;
+        let tally = &mut ctx.shared.tally;
+        tally.rx_sends = tally.rx_sends.wrapping_add(1);
         report_recv(
             ctx,
             id,

@@ -185,7 +185,10 @@ impl<D: CmOps> Allocated<D> {
         };
         let device = NonNull::new(device).ok_or(ENOMEM)?;
         // SAFETY: Fresh; the core copies the table.
-        unsafe { bindings::ib_set_device_ops(device.as_ptr(), &Vtable::<D>::OPS) };
+        unsafe {
+            bindings::ib_set_device_ops(device.as_ptr(), &Vtable::<D>::OPS);
+            Vtable::<D>::add_settings(device.as_ptr());
+        }
         Ok(Self {
             device,
             netns: Some(netns),

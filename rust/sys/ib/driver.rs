@@ -34,10 +34,12 @@ use crate::sys::ib::{
         Netdev,
         NetdevEvent, //
     },
+    res::ResAttrs,
     ring::{
         Owner,
         Ring, //
     },
+    settings::Setting,
     wr::{
         RecvWrs,
         SendWrs,
@@ -160,15 +162,21 @@ pub(crate) unsafe trait Driver: Sized + 'static {
     fn new_link(name: &CStr, netdev: &Netdev<'_>) -> Result;
     /// Something happened to an interface. Under the RTNL.
     fn netdev_event(event: NetdevEvent, netdev: &Netdev<'_>);
-    /// IP addresses of some interface have changed.
-    fn addresses_changed();
+    /// IP addresses, or the link, of some interface have changed.
+    fn interfaces_changed();
     /// A network namespace, identified by a number, is going.
     fn netns_exit(net: usize);
     /// The device is gone for its users; the core's reference to it is dropped after this.
     fn removed(device: &Arc<Self::Device>);
+    /// Megabits per second of the interface, as far as known; 0: not known. Any context.
+    fn speed(device: &Self::Device) -> u32;
+    /// The value of a setting.
+    fn setting(device: &Self::Device, setting: Setting) -> u32;
+    /// Changes a setting, for what begins afterwards; `EINVAL` for a value out of range.
+    fn set_setting(device: &Self::Device, setting: Setting, value: u32) -> Result;
     /// The GID at `index`; all zero for an empty entry. Any context.
     fn gid(device: &Self::Device, index: u32) -> [u8; 16];
-    /// The counter of that number. Any context.
+    /// The counter of that number.
     fn counter(device: &Self::Device, index: usize) -> u64;
 
     /// Makes a protection domain.
@@ -192,6 +200,8 @@ pub(crate) unsafe trait Driver: Sized + 'static {
     fn qp_info(qp: &Self::Qp) -> QpInfo<'_>;
     /// The core's object leads to it from now on.
     fn qp_is_made(qp: &Arc<Self::Qp>);
+    /// Tells `rdma resource show` of it.
+    fn describe_qp(qp: &Self::Qp, attrs: &mut ResAttrs<'_>);
     /// Changes attributes.
     fn modify_qp(device: &Arc<Self::Device>, qp: &Arc<Self::Qp>, change: &Change) -> Result;
     /// Tells attributes.
@@ -241,6 +251,8 @@ pub(crate) unsafe trait Driver: Sized + 'static {
     fn alloc_mr(device: &Arc<Self::Device>, pd: &Arc<Self::Pd>, max: u32) -> Result<Arc<Self::Mr>>;
     /// The key of a region.
     fn mr_key(mr: &Self::Mr) -> u32;
+    /// Tells `rdma resource show` of a region.
+    fn describe_mr(mr: &Self::Mr, attrs: &mut ResAttrs<'_>);
     /// Has `fill` take the pieces for the next registration; the number is how many it may take.
     /// Any context.
     fn stage_mr<R>(mr: &Self::Mr, fill: impl FnOnce(&mut Segments, usize) -> R) -> Result<R>;

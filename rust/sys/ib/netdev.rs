@@ -121,6 +121,12 @@ impl Netdev<'_> {
         unsafe { bindings::rsiw_netdev_l3mdev(self.netdev.as_ptr().cast()) }
     }
 
+    /// Megabits per second; 0: not known. Process context without the RTNL; sleeps.
+    pub(crate) fn speed(&self) -> u32 {
+        // SAFETY: The interface is kept.
+        unsafe { bindings::rsiw_netdev_speed(self.netdev.as_ptr().cast()) }
+    }
+
     /// Its name.
     pub(crate) fn name(&self) -> &[u8] {
         let name = &self.info.name;
@@ -189,25 +195,25 @@ pub(crate) enum NetdevEvent {
     Address,
 }
 
-/// Has the driver told, from process context, that IP addresses have changed.
+/// Has the driver told, from process context, that IP addresses or links have changed.
 #[pin_data]
-struct AddressNews<D: Driver> {
+struct InterfaceNews<D: Driver> {
     /// Tells it.
     #[pin]
-    work: Work<AddressNews<D>>,
+    work: Work<InterfaceNews<D>>,
     /// The driver.
     _driver: PhantomData<fn() -> D>,
 }
 
 impl_has_work! {
-    impl{D: Driver} HasWork<Self> for AddressNews<D> { self.work }
+    impl{D: Driver} HasWork<Self> for InterfaceNews<D> { self.work }
 }
 
-impl<D: Driver> WorkItem for AddressNews<D> {
+impl<D: Driver> WorkItem for InterfaceNews<D> {
     type Pointer = Arc<Self>;
 
     fn run(_: Arc<Self>) {
-        D::addresses_changed();
+        D::interfaces_changed();
     }
 }
 
@@ -228,7 +234,7 @@ pub(crate) struct Notifiers<D: Driver> {
     #[pin]
     inet6: Opaque<bindings::notifier_block>,
     /// What both of them queue.
-    news: Arc<AddressNews<D>>,
+    news: Arc<InterfaceNews<D>>,
     /// Of network namespaces.
     #[pin]
     pernet: Opaque<bindings::pernet_operations>,
@@ -258,8 +264,8 @@ impl<D: Driver> Notifiers<D> {
                 ..pin_init::zeroed()
             }),
             news: Arc::pin_init(
-                pin_init!(AddressNews {
-                    work <- new_work!("rsiw_address_news"),
+                pin_init!(InterfaceNews {
+                    work <- new_work!("rsiw_interface_news"),
                     _driver: PhantomData,
                 }),
                 GFP_KERNEL,
@@ -291,15 +297,21 @@ impl<D: Driver> Notifiers<D> {
     ///
     /// # Safety
     ///
-    /// Called by the chain of interfaces, under the RTNL.
+    /// Called by the chain of interfaces with our block, under the RTNL.
     unsafe extern "C" fn netdev_event(
-        _block: *mut bindings::notifier_block,
+        block: *mut bindings::notifier_block,
         event: kernel::ffi::c_ulong,
         data: *mut c_void,
     ) -> c_int {
         let event = match event as bindings::netdev_cmd {
             bindings::netdev_cmd_NETDEV_UNREGISTER => NetdevEvent::Gone,
             bindings::netdev_cmd_NETDEV_CHANGEADDR => NetdevEvent::Address,
+            // The speed is asked for later: the lock that this takes may be held here.
+            bindings::netdev_cmd_NETDEV_UP | bindings::netdev_cmd_NETDEV_CHANGE => {
+                // SAFETY: The block is part of a value that stays as long as it is registered.
+                let this = unsafe { &*container_of!(Opaque::cast_from(block), Self, netdev) };
+                return this.queue_news();
+            }
             _ => return bindings::NOTIFY_DONE as c_int,
         };
         // SAFETY: The data of this chain names an interface, which stays during the call.
@@ -321,7 +333,7 @@ impl<D: Driver> Notifiers<D> {
     ) -> c_int {
         // SAFETY: The block is part of a value that stays as long as it is registered.
         let this = unsafe { &*container_of!(Opaque::cast_from(block), Self, inet) };
-        this.address_event()
+        this.queue_news()
     }
 
     /// An event of an IPv6 address, maybe in softirq.
@@ -336,11 +348,11 @@ impl<D: Driver> Notifiers<D> {
     ) -> c_int {
         // SAFETY: The block is part of a value that stays as long as it is registered.
         let this = unsafe { &*container_of!(Opaque::cast_from(block), Self, inet6) };
-        this.address_event()
+        this.queue_news()
     }
 
-    /// Has the driver told that addresses have changed. Any context.
-    fn address_event(&self) -> c_int {
+    /// Has the driver told that addresses or links have changed. Any context.
+    fn queue_news(&self) -> c_int {
         let _ = work::process().enqueue(self.news.clone());
         bindings::NOTIFY_DONE as c_int
     }

@@ -190,6 +190,12 @@ impl<T> PinCell<T> {
         self.state.load(Acquire) & PUBLISHED != 0
     }
 
+    /// The key under which the value is published, at this moment.
+    pub(crate) fn key(&self) -> Option<u8> {
+        let state = self.state.load(Acquire);
+        (state & PUBLISHED != 0).then_some(((state & KEY) >> KEY_SHIFT) as u8)
+    }
+
     /// Takes the value back: nobody gets a new pin, and the old ones are waited for; then `after`
     /// has the value for itself, with bottom halves disabled.
     ///

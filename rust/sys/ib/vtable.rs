@@ -56,6 +56,9 @@ impl<D: CmOps> Vtable<D> {
         dealloc_driver: Some(Self::dealloc_driver),
         alloc_hw_port_stats: Some(Self::alloc_hw_port_stats),
         get_hw_stats: Some(Self::get_hw_stats),
+        fill_res_qp_entry: Some(Self::fill_res_qp_entry),
+        fill_res_mr_entry: Some(Self::fill_res_mr_entry),
+        fill_res_cm_id_entry: Some(Self::fill_res_cm_id_entry),
 
         alloc_ucontext: Some(Self::alloc_ucontext),
         dealloc_ucontext: Some(Self::dealloc_ucontext),
@@ -147,8 +150,8 @@ impl<D: CmOps> Vtable<D> {
 
     /// Tells the state of the port: that of the interface.
     ///
-    /// Takes no lock of the network: the caller may hold them. An RNIC on an interface has no
-    /// speed of its own; users that want one get a plausible constant.
+    /// Takes no lock of the network: the caller may hold them. The speed is that of the interface when
+    /// its link last changed.
     ///
     /// # Safety
     ///
@@ -172,8 +175,9 @@ impl<D: CmOps> Vtable<D> {
         attr.max_msg_sz = D::LIMITS.message;
         attr.port_cap_flags = bindings::ib_port_capability_mask_bits_IB_PORT_CM_SUP
             | bindings::ib_port_capability_mask_bits_IB_PORT_DEVICE_MGMT_SUP;
-        attr.active_width = bindings::ib_port_width_IB_WIDTH_4X as u8;
-        attr.active_speed = bindings::ib_port_speed_IB_SPEED_SDR as u16;
+        // SAFETY: A registered device, or one being registered, which has its object already.
+        let speed = unsafe { DeviceObject::<D>::get(device) }.map_or(0, |device| D::speed(device));
+        (attr.active_width, attr.active_speed) = width_and_speed(speed);
         (attr.state, attr.phys_state) = if info.up {
             (
                 bindings::ib_port_state_IB_PORT_ACTIVE,
@@ -356,5 +360,37 @@ impl<D: CmOps> Vtable<D> {
     }
 }
 
+/// The width and speed of a port (`enum ib_port_width`, `enum ib_port_speed`) that carries at least so many
+/// megabits per second; 4X SDR, 10 Gb/s, where the speed is not known.
+fn width_and_speed(megabits: u32) -> (u8, u16) {
+    use bindings::{
+        ib_port_speed_IB_SPEED_EDR as EDR,
+        ib_port_speed_IB_SPEED_FDR10 as FDR10,
+        ib_port_speed_IB_SPEED_HDR as HDR,
+        ib_port_speed_IB_SPEED_NDR as NDR,
+        ib_port_speed_IB_SPEED_SDR as SDR,
+        ib_port_speed_IB_SPEED_XDR as XDR,
+        ib_port_width_IB_WIDTH_1X as X1,
+        ib_port_width_IB_WIDTH_2X as X2,
+        ib_port_width_IB_WIDTH_4X as X4,
+        ib_port_width_IB_WIDTH_8X as X8, //
+    };
+    let (width, speed) = match megabits {
+        0 => (X4, SDR),
+        1..=2_500 => (X1, SDR),
+        2_501..=5_000 => (X2, SDR),
+        5_001..=10_000 => (X1, FDR10),
+        10_001..=25_000 => (X1, EDR),
+        25_001..=40_000 => (X4, FDR10),
+        40_001..=50_000 => (X2, EDR),
+        50_001..=100_000 => (X4, EDR),
+        100_001..=200_000 => (X4, HDR),
+        200_001..=400_000 => (X4, NDR),
+        400_001..=800_000 => (X8, NDR),
+        _ => (X8, XDR),
+    };
+    (width as u8, speed as u16)
+}
+
 /// Counters that a driver can have.
-const MAX_COUNTERS: usize = 32;
+const MAX_COUNTERS: usize = 48;

@@ -135,8 +135,9 @@ impl ConnectCall {
         self.tos
     }
 
-    /// From here on the call is going to succeed.
-    pub(crate) fn commit(self) -> Connecting {
+    /// From here on the call is going to succeed. `connection` is the driver's name of it.
+    pub(crate) fn commit(self, connection: Handle) -> Connecting {
+        self.id.set_handle(connection);
         Connecting {
             id: Some(self.id),
             peers: self.peers,

@@ -9,6 +9,7 @@ use kernel::{
     prelude::*, //
 };
 
+use super::Handle;
 use crate::sys::bindings;
 
 /// A counted reference to a `struct iw_cm_id`.
@@ -37,6 +38,15 @@ impl CmId {
         unsafe { add_ref(id.as_ptr()) };
         // INVARIANT: The reference just taken.
         Ok(Self(id))
+    }
+
+    /// Leaves the driver's name of a connection for
+    /// [`CmOps::describe_cm_id`](super::CmOps::describe_cm_id). Process context.
+    pub(super) fn set_handle(&self, handle: Handle) {
+        // SAFETY: By the type invariant. `iw_cm` keeps it for the driver, and does not use it itself.
+        unsafe {
+            (&raw mut (*self.0.as_ptr()).provider_data).write_volatile(handle.to_provider_data())
+        };
     }
 
     /// Tells `iw_cm` of an event, which it works on later; it copies what the event points to.

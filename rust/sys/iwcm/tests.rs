@@ -8,7 +8,10 @@ use core::{
     ptr::NonNull, //
 };
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    types::Opaque, //
+};
 
 use super::{
     event::{
@@ -60,7 +63,7 @@ struct Told {
 /// A stand-in for `iw_cm` and its identifier.
 #[repr(C)]
 struct Fake {
-    id: bindings::iw_cm_id,
+    id: Opaque<bindings::iw_cm_id>,
     state: Cell<State>,
     refs: Cell<i32>,
     /// Events that came.
@@ -86,7 +89,7 @@ impl Fake {
         };
         Ok(KBox::new(
             Self {
-                id,
+                id: Opaque::new(id),
                 state: Cell::new(state),
                 refs: Cell::new(1),
                 events: Cell::new(0),
@@ -102,7 +105,7 @@ impl Fake {
 
     fn id(&self) -> Result<CmId> {
         // SAFETY: The box outlives the test's references, which `is_done` checks.
-        unsafe { CmId::new(NonNull::from(&self.id)) }
+        unsafe { CmId::new(NonNull::new(self.id.get()).ok_or(EINVAL)?) }
     }
 
     fn connect(&self) -> Result<ConnectCall> {
@@ -111,6 +114,12 @@ impl Fake {
 
     fn accept(&self) -> Result<AcceptCall> {
         Ok(AcceptCall::new(self.id()?))
+    }
+
+    /// What the driver has left with the identifier.
+    fn left(&self) -> usize {
+        // SAFETY: The test is the only one that uses the identifier.
+        unsafe { (*self.id.get()).provider_data }.addr()
     }
 
     fn status(&self) -> Option<i32> {
@@ -240,7 +249,9 @@ mod suite {
     #[test]
     fn connection_has_a_beginning_and_an_end() -> Result {
         let fake = Fake::new(State::ConnSent)?;
-        let connecting = fake.connect()?.commit();
+        let handle = Handle::new(7).ok_or(EINVAL)?;
+        let connecting = fake.connect()?.commit(handle);
+        assert_eq!(fake.left(), 7);
         let connected = connecting.connected(&peers(), Depths::new(256, 3), data(b"hello"))?;
         let told = Told {
             status: 0,
@@ -265,7 +276,8 @@ mod suite {
     #[test]
     fn failed_connect_is_told_once() -> Result {
         let fake = Fake::new(State::ConnSent)?;
-        let connecting = fake.connect()?.commit();
+        let handle = Handle::new(7).ok_or(EINVAL)?;
+        let connecting = fake.connect()?.commit(handle);
         connecting.failed(ECONNREFUSED, Depths::new(3, 5), data(b"go away"));
         let told = Told {
             status: ECONNREFUSED.to_errno(),
@@ -291,7 +303,7 @@ mod suite {
     fn forgotten_calls_are_answered() -> Result {
         let aborted = Some(ECONNABORTED.to_errno());
         let fake = Fake::new(State::ConnSent)?;
-        drop(fake.connect()?.commit());
+        drop(fake.connect()?.commit(Handle::new(7).ok_or(EINVAL)?));
         assert_eq!(fake.status(), aborted);
         assert!(fake.is_done(State::Idle, 1));
 
@@ -311,7 +323,8 @@ mod suite {
     fn without_memory_the_end_is_told_without_data() -> Result {
         let fake = Fake::new(State::ConnSent)?;
         fake.no_memory.set(true);
-        let connecting = fake.connect()?.commit();
+        let handle = Handle::new(7).ok_or(EINVAL)?;
+        let connecting = fake.connect()?.commit(handle);
         let depths = Depths::new(1, 1);
         assert!(connecting.connected(&peers(), depths, data(b"x")).is_err());
         assert_eq!(fake.status(), Some(ENOMEM.to_errno()));
@@ -319,7 +332,8 @@ mod suite {
 
         let fake = Fake::new(State::ConnSent)?;
         fake.no_memory.set(true);
-        let connecting = fake.connect()?.commit();
+        let handle = Handle::new(7).ok_or(EINVAL)?;
+        let connecting = fake.connect()?.commit(handle);
         connecting.failed(ECONNREFUSED, Depths::NONE, data(b"x"));
         assert_eq!(fake.status(), Some(ECONNREFUSED.to_errno()));
         assert!(fake.is_done(State::Idle, 1));

@@ -58,6 +58,12 @@ impl SockRef {
         self.0.as_ptr()
     }
 
+    /// Segments that TCP has sent again so far. Any context.
+    pub(crate) fn retransmits(&self) -> u32 {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_retransmits(self.as_ptr()) }
+    }
+
     /// Makes the socket the caller's. Process context; sleeps. When the guard is dropped, the
     /// caller works off what came meanwhile, callbacks included.
     pub(crate) fn lock(&self) -> LockedProc<'_> {

@@ -22,9 +22,11 @@ use kernel::{
 };
 
 use super::{
-    bindings,
-    octets,
-    state::TcpState, //
+    bindings, octets,
+    state::{
+        TcpInfo,
+        TcpState, //
+    },
 };
 use crate::sys::{
     pages::BurstBuf,
@@ -92,6 +94,23 @@ impl Locked {
     pub(crate) fn tcp_state(&self) -> TcpState {
         // SAFETY: By the type invariant.
         TcpState::from_raw(unsafe { bindings::rsiw_sk_state(self.as_ptr()) })
+    }
+
+    /// What the connection tells of itself.
+    pub(crate) fn info(&self) -> TcpInfo {
+        let mut info = bindings::rsiw_tcp_info::default();
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rsiw_tcp_info(self.as_ptr(), &mut info) };
+        TcpInfo {
+            state: self.tcp_state(),
+            local_port: info.local_port,
+            remote_port: info.remote_port,
+            rtt_us: info.rtt_us,
+            mss: info.mss,
+            unacked: info.unacked,
+            unsent: info.unsent,
+            unread: info.unread,
+        }
     }
 
     /// The error that TCP noted, once.

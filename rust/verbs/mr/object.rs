@@ -15,6 +15,7 @@ use crate::{
             KernelMemory,
             Segments, //
         },
+        res::ResAttrs, //
     },
     verbs::{
         device::{
@@ -100,6 +101,11 @@ impl Mr {
     /// The key which the owner got.
     pub(crate) fn stag(&self) -> Stag {
         self.stag
+    }
+
+    /// Adds what there is to tell. Process context.
+    pub(crate) fn describe(&self, attrs: &mut ResAttrs<'_>) {
+        self.region.describe(attrs);
     }
 
     /// Has `fill` take the pieces for the next registration. Any context.

@@ -95,6 +95,15 @@ impl RecvRing {
         header.has(flag::VALID).then_some(header)
     }
 
+    /// How many elements are in use: a look at each.
+    pub(crate) fn posted_count(&self) -> u32 {
+        let mut count: u32 = 0;
+        for index in 0..self.ring.slots() {
+            count = count.saturating_add(self.is_valid(index).into());
+        }
+        count
+    }
+
     /// Takes the element at `index` out, if it is in use.
     #[inline]
     pub(crate) fn take_at(&self, index: u32) -> Option<Result<RecvWqe, BadWqe>> {

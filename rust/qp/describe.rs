@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What `rdma resource show qp -dd` tells of a queue pair.
+
+use kernel::{
+    str::CStr,
+    sync::atomic::Relaxed, //
+};
+
+use super::{
+    Qp,
+    QpState, //
+};
+use crate::{
+    stream::EndReason,
+    sys::ib::res::ResAttrs, //
+};
+
+/// A Terminate in one word: 0 for none, else these bits and layer, error type and code as on the wire.
+const SENT: u32 = 1 << 31;
+/// It was received.
+const RECEIVED: u32 = 1 << 30;
+
+impl QpState {
+    /// The name: that of the verbs, or more precisely that of the driver.
+    const fn name(self) -> &'static CStr {
+        match self {
+            Self::Idle => c"idle",
+            Self::Rtr => c"rtr",
+            Self::Rts => c"rts",
+            Self::Closing => c"closing",
+            Self::Terminate => c"terminate",
+            Self::Error => c"error",
+            Self::Waiting => c"awaits_rendezvous",
+            Self::Left => c"peer_has_left",
+        }
+    }
+}
+
+impl EndReason {
+    /// The name.
+    const fn name(&self) -> &'static CStr {
+        match self {
+            Self::PeerFin => c"peer_closed",
+            Self::Reset => c"peer_reset",
+            Self::TerminateReceived => c"terminate_received",
+            Self::TerminateSent(_) => c"terminate_sent",
+            Self::LocalClose => c"local_close",
+            Self::LlpError(_) => c"tcp_error",
+        }
+    }
+}
+
+impl Qp {
+    /// Notes a Terminate that was sent or received: layer, error type and code. Any context.
+    pub(super) fn note_terminate(&self, sent: bool, code: u32) {
+        let how = if sent { SENT } else { RECEIVED };
+        self.last_terminate.store(how | code, Relaxed);
+    }
+
+    /// Adds what there is to tell. Process context; sleeps.
+    pub(crate) fn describe(&self, attrs: &mut ResAttrs<'_>) {
+        let (state, stream, ended, named) = {
+            let inner = self.inner.lock();
+            (
+                inner.state,
+                inner.stream.clone(),
+                inner.ended,
+                inner.peer.is_some(),
+            )
+        };
+        attrs.text(c"qp_state", state.name());
+        attrs.flag(c"rendezvous", named);
+        let (sq, rq) = (self.queues.sq(), self.queues.rq());
+        attrs.number(c"sq_depth", sq.depth());
+        attrs.number(c"sq_posted", sq.waiting());
+        if let Some(ring) = rq.ring() {
+            attrs.number(c"rq_depth", ring.ring().slots());
+            attrs.number(c"rq_posted", ring.posted_count());
+        }
+        if let Some(info) = stream.and_then(|stream| stream.info()) {
+            info.describe(attrs);
+        }
+        let terminate = self.last_terminate.load(Relaxed);
+        if terminate != 0 {
+            let name = match terminate & SENT != 0 {
+                true => c"terminate_sent",
+                false => c"terminate_received",
+            };
+            attrs.hex(name, (terminate & !(SENT | RECEIVED)).into());
+        }
+        if let Some(reason) = ended {
+            attrs.text(c"end", reason.name());
+            if let EndReason::LlpError(error) = reason {
+                attrs.number(c"end_errno", error.to_errno().unsigned_abs());
+            }
+        }
+    }
+
+    /// Segments that TCP has sent again for the stream that is running now. Any context.
+    pub(crate) fn retransmits(&self) -> u32 {
+        let stream = self.inner.lock().stream.clone();
+        stream.map_or(0, |stream| stream.retransmits())
+    }
+}

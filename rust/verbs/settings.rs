@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Settings of a device. The module's parameters are their defaults.
+
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
+};
+
+use crate::{
+    params,
+    sys::ib::settings::Setting, //
+};
+
+/// The settings of a device, for connections that begin.
+pub(crate) struct Settings {
+    /// Whether CRCs are asked for: 0 or 1.
+    crc: Atomic<u32>,
+    /// The longest delay of a doorbell, in microseconds.
+    doorbell_coalesce_usecs: Atomic<u32>,
+}
+
+impl Settings {
+    /// The defaults.
+    pub(super) fn new() -> Self {
+        Self {
+            crc: Atomic::new(params::crc().into()),
+            doorbell_coalesce_usecs: Atomic::new(params::doorbell_coalesce_usecs()),
+        }
+    }
+
+    /// Whether connections ask for CRCs. Any context.
+    pub(crate) fn crc(&self) -> bool {
+        self.crc.load(Relaxed) != 0
+    }
+
+    /// The longest delay of a doorbell, in microseconds. Any context.
+    pub(crate) fn doorbell_coalesce_usecs(&self) -> u32 {
+        self.doorbell_coalesce_usecs.load(Relaxed)
+    }
+
+    /// Where a setting is, and its largest value.
+    fn of(&self, setting: Setting) -> (&Atomic<u32>, u32) {
+        match setting {
+            Setting::Crc => (&self.crc, 1),
+            Setting::DoorbellCoalesceUsecs => {
+                (&self.doorbell_coalesce_usecs, params::MAX_DOORBELL_USECS)
+            }
+        }
+    }
+
+    /// The value of a setting. Any context.
+    pub(crate) fn get(&self, setting: Setting) -> u32 {
+        self.of(setting).0.load(Relaxed)
+    }
+
+    /// Changes a setting; `EINVAL` for a value out of range. Any context.
+    pub(crate) fn set(&self, setting: Setting, value: u32) -> Result {
+        let (at, most) = self.of(setting);
+        if value > most {
+            return Err(EINVAL);
+        }
+        at.store(value, Relaxed);
+        Ok(())
+    }
+}
