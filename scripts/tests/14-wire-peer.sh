@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 600
-# runs on: 7.2
+# runs on: uml
 # A peer of our own that is not made of our code talks MPA, DDP and RDMAP to the
 # live module, right and wrong (scripts/peer): start-up frames, stalls, segments
 # cut anywhere, markers, CRC errors, bad keys, bounds, versions, opcodes and

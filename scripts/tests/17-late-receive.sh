@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
-# runs on: 7.2
+# runs on: uml
 # Sends that find no receive posted (src/rnr.c): held until one is, for as long as the queue pair's
 # attributes say, with the window closed; ended by the Terminate, by error and by destruction; and
 # nothing of it is felt by other connections. Arguments pick cases.

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 420
+# runs on: uml
 # rdma-core's own test-suite (Debian ships it with rdma-core's documentation): every test
 # of it passes or is skipped by the suite itself, as the device reports what it can do; no
 # program of it crashes, and nothing is left. What can not pass is named, with the reason,
