@@ -3,8 +3,8 @@
 //! The responder's side of the start-up (RFC 5044 section 7.1.2, RFC 6581 sections 4 and 5).
 //!
 //! The Request comes in, `iw_cm` decides, the Reply goes out, the stream starts. `iw_cm` may reply
-//! at any time, or never: what is offered to it is known by a number, and ends by itself when the
-//! peer closes or the time is over.
+//! at any time, or never. It knows an offered connection by a number. The offer ends when the peer
+//! closes or the time is over.
 
 mod offered;
 

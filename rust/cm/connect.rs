@@ -3,7 +3,7 @@
 //! The initiator's side of the start-up (RFC 5044 section 7.1.2, RFC 6581 sections 4 and 5).
 //!
 //! TCP connects, the Request goes out, the Reply comes in, the stream starts. A peer that does not
-//! know revision 2 closes the connection or answers in revision 1; then revision 1 is tried once,
+//! know revision 2 closes the connection or answers in revision 1. Then revision 1 is tried once,
 //! on a new connection (requirements.md EMC-05).
 
 mod plan;
@@ -449,8 +449,8 @@ impl Attempt {
 /// The frame without content that this end sends first.
 ///
 /// A responder sends nothing before something came (RFC 5044 section 7.1.2), so an application
-/// whose server speaks first would wait for good. Where no frame was agreed on to prevent that, an
-/// RDMA Write of no octets does it too: one like any other for the peer, and of no effect.
+/// whose server speaks first would wait for good. Where no RTR frame was agreed on, an RDMA Write
+/// of no octets prevents that, too. The peer takes it as any other Write, and it has no effect.
 fn first_frame(agreed: &Parameters) -> Option<RtrKind> {
     agreed.rtr.preferred().or(Some(RtrKind::Write))
 }

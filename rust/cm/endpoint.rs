@@ -7,8 +7,8 @@
 //! connection, and a callback under a lock does no work. `iw_cm` calls in process context, and its
 //! requests are carried out at once under the endpoint's lock.
 //!
-//! Locks: an endpoint's lock is taken before a listener's, the registry's and any of a socket or
-//! a queue pair; the lock of the notes is taken last.
+//! An endpoint's lock is taken before that of a listener, of the registry, of a socket or of a
+//! queue pair. The lock of the notes is taken last.
 
 mod callbacks;
 mod streams;

@@ -146,7 +146,7 @@ impl Registry {
         })
     }
 
-    /// Lets nobody new in, and has all members end; does not wait for that. Process context,
+    /// Admits no new member, and has all members end; does not wait for that. Process context,
     /// sleeps.
     pub(crate) fn abort_all(&self) {
         self.inner.lock().closed = true;
@@ -291,7 +291,7 @@ mod tests {
             assert!(state.endpoint(*handle).is_none());
             assert!(state.listener(*handle).is_none());
         }
-        // There is nobody to wait for.
+        // There is no member to wait for.
         state.shut_down();
         Ok(())
     }

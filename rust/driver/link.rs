@@ -2,8 +2,8 @@
 
 //! `rdma link add`, the end of devices, and what all devices have in common.
 //!
-//! The module keeps a list of its own devices: asking the core to unregister all of a driver id
-//! would take those of the in-tree soft-iWARP along, which has the same one.
+//! The module keeps a list of its own devices. The core can unregister all devices of a driver id,
+//! but the in-tree soft-iWARP has the same one.
 
 use kernel::{
     global_lock,
@@ -110,8 +110,8 @@ impl Globals {
         }
     }
 
-    /// The GUID of a new device: the identifier of its interface, unless that is another one's already,
-    /// as VLANs and bridges have the address of an interface below. NVMe and iSER take devices of one
+    /// The GUID of a new device: the identifier of its interface, unless another device has it.
+    /// VLANs and bridges have the address of an interface below. NVMe and iSER take devices of one
     /// GUID for one.
     fn guid_for(&self, id: [u8; 8]) -> [u8; 8] {
         let devices = self.devices.lock();
@@ -198,7 +198,8 @@ pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
         device.verbs().core().unregister();
         return Err(ENODEV);
     }
-    // Addresses may have changed before the core knew the device's interface, when nobody was told.
+    // Addresses may have changed before the core knew the device's interface, without a
+    // notification.
     if let Some(still) = netdev.hold_still() {
         device.verbs().look_again();
         drop(still);

@@ -90,10 +90,11 @@ pub(crate) struct Pd {
 /// The driver.
 pub(crate) struct Rsiw;
 
-// SAFETY: `wq` takes addresses from a kernel user's ring only, as its work requests give them, and
+// SAFETY: `wq` takes addresses from a kernel user's ring only, as its work requests give them.
 // `mr::LocalBuf` takes them for kernel memory with the local DMA key only. The stream lets go of
-// memory before the work request is completed (`MrCache`), and of a region's before its revocation ends
-// (`PinCell`), which an invalidation and `dereg_mr` wait for. `Cq::poll` looks queue pairs up.
+// memory before the work request is completed (`MrCache`). It lets go of a region's memory before
+// the revocation ends (`PinCell`), which an invalidation and `dereg_mr` wait for. `Cq::poll` looks
+// queue pairs up.
 unsafe impl Driver for Rsiw {
     type Device = RsiwDevice;
     type Pd = Pd;

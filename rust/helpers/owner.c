@@ -62,8 +62,8 @@ static void set_cgroup(struct sock *sk, struct cgroup *cgroup)
 
 #ifdef CONFIG_MEMCG
 /*
- * Has @memcg, of which the socket gets the caller's reference, pay for a socket for which nobody
- * pays: what it holds is charged now. -ENOMEM: that is above the limit, and nothing is changed.
+ * Has @memcg, of which the socket gets the caller's reference, pay for a socket that is not charged
+ * to any: what it holds is charged now. -ENOMEM: that is above the limit, and nothing is changed.
  */
 static int set_memcg(struct sock *sk, struct mem_cgroup *memcg)
 {
@@ -177,9 +177,9 @@ static const struct proto_ops ask_ops = {
 };
 
 /*
- * Asks the security modules whether the current process may connect a socket of the caller's, of
- * which nobody else knows, to @addr. security_socket_connect() is not for modules, but a sendmsg()
- * that connects (MSG_FASTOPEN) is checked for the same right. Nothing is sent.
+ * Asks the security modules whether the current process may connect a socket of the caller's, to
+ * which there is no other reference, to @addr. security_socket_connect() is not for modules, but a
+ * sendmsg() that connects (MSG_FASTOPEN) is checked for the same right. Nothing is sent.
  */
 int rsiw_sock_may_connect(struct socket *sock, struct sockaddr *addr, int len)
 {

@@ -222,8 +222,8 @@ static long rsiw_test_feed_this_cpu(void *dev)
 }
 
 /*
- * Gives every CPU something to receive, which nobody wants. A buffer that another CPU has freed
- * waits for that before it is freed for good, and keeps its pages until then. Sleeps.
+ * Gives every CPU an skb to receive, without a user. A buffer that another CPU has freed waits for
+ * that before it is freed for good, and keeps its pages until then. Sleeps.
  */
 void rsiw_test_feed_cpus(void)
 {

@@ -128,9 +128,9 @@ void rsiw_sk_set_v6only(struct sock *sk, bool only)
 }
 
 /*
- * For frames of the start-up, in process context: the peer waits for them and nothing else is on
- * its way, so nobody would call back when there is memory again. It is waited for, but not for
- * I/O, which may wait for this connection.
+ * For frames of the start-up, in process context: the peer waits for them, and nothing else is in
+ * flight, so no callback would come when there is memory again. It is waited for, but not for I/O,
+ * which may wait for this connection.
  */
 int rsiw_sock_send(struct socket *sock, const void *buf, size_t len)
 {

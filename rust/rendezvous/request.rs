@@ -164,8 +164,9 @@ impl ConnRequest {
         }
     }
 
-    /// The address to which a wrong packet sequence number is counted as a guess: the hello names
-    /// queue pair `qpn` and its peer, and the connection came over the peer's path. `None`: no guess.
+    /// The address to which a wrong packet sequence number is counted as a guess. It is one if the
+    /// hello names queue pair `qpn` and its peer, and the connection came over the peer's path.
+    /// `None`: no guess.
     pub(super) fn guesser(&self, terms: &Terms, qpn: Qpn, ifindex: u32) -> Option<IpAddr> {
         let hello = &self.hello;
         let guesses = hello.to == qpn.get()

@@ -177,8 +177,8 @@ impl Proto {
     }
 }
 
-/// Milliseconds for which a stream without other memory to give back keeps its page fragment: soon, as
-/// an idle connection is to hold little, and so long that few looks fall on one in use.
+/// Milliseconds for which a stream without other memory to give back keeps its page fragment.
+/// Short, as an idle connection is to hold little; so long that few looks find one in use.
 const FRAGMENT_MS: u32 = 100;
 
 impl StreamState {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The read queues of a stream, in memory of the driver (RFC 5040 section 5.5): outstanding Reads
-//! of this end (ORQ), and Read Requests of the peer (IRQ).
+//! The read queues of a stream (RFC 5040 section 5.5): outstanding Reads of this end (ORQ), and
+//! Read Requests of the peer (IRQ).
 //!
 //! Both directions use them: `tx` makes requests and answers, `rx` takes requests and responses. They
 //! belong to the holder of the socket.

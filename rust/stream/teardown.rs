@@ -2,9 +2,9 @@
 
 //! The ways a stream ends (RFC 5044 section 6.2, RFC 5041 section 6.2, RFC 5040 section 6).
 //!
-//! Whatever the reason, the queue pair is told and its work flushed at once, exactly once; what
-//! is left then is between the stream and TCP: a Terminate at the next FPDU boundary, FIN, the
-//! wait for the peer's FIN, and the release of the socket.
+//! Whatever the reason, the queue pair is told and its work flushed at once, exactly once. What is
+//! left then is between the stream and TCP. A Terminate goes out at the next FPDU boundary, then
+//! FIN. When the peer's FIN has come, or the time is over, the socket is released.
 
 use iwarp_wire::{
     ddp::Header,
@@ -59,12 +59,12 @@ const KEPT_BACK_MS: u32 = 400;
 /// Looks in [`LINGER_MS`].
 const MOST_LOOKS: u8 = 12;
 
-/// Milliseconds without any progress after which a graceful end is given up: the peer may have to
-/// answer Reads, and TCP may have to send something again.
+/// Milliseconds without any progress after which a graceful end is given up. The peer may have to
+/// answer Reads, and TCP may have to retransmit.
 const GRACE_MS: u32 = 8_000;
 
-/// How often the end is put off because there was progress: for three minutes or so, in which the
-/// last of what was posted may be sent, and not for as long as a peer likes.
+/// How often the end is put off because there was progress. That makes about three minutes for the
+/// last of what was posted, and bounds what a peer can do.
 const MOST_DELAYS: u8 = 24;
 
 /// How the stream ends.
@@ -356,7 +356,7 @@ impl Batch<'_> {
         }
     }
 
-    /// The peer has closed its half behind a Send that is held: its owner is told in time, and the
+    /// The peer has closed its half behind a Send that is held. Its owner is told in time, and the
     /// Send stays deliverable until the owner disconnects.
     #[cold]
     fn fin_behind_hold(&mut self) {

@@ -194,8 +194,8 @@ impl BurstBuf {
     ///
     /// # Safety
     ///
-    /// The caller gives a reference to a block of `1 << order` initialized pages, which nobody
-    /// writes to. Nobody else reads it, unless the value is not written to.
+    /// The caller gives a reference to a block of `1 << order` initialized pages without other
+    /// writers. There is no other reader either, unless the value is not written to.
     unsafe fn from_page(page: NonNull<bindings::page>, order: u32) -> Self {
         // SAFETY: A page of the kernel's own address space has an address.
         let data = unsafe { bindings::rsiw_page_address(page.as_ptr()) };
@@ -248,7 +248,7 @@ impl BurstBuf {
     /// A part of the buffer; `None` if it does not lie in it.
     #[inline]
     pub(crate) fn part(&self, off: usize, len: usize) -> Option<&[u8]> {
-        // SAFETY: By the type invariant the pages are one piece of initialized memory, and nobody
+        // SAFETY: By the type invariant the pages are one piece of initialized memory. There are no
         // writes to it while there is a shared reference.
         let all = unsafe { slice::from_raw_parts(self.data.as_ptr(), self.capacity()) };
         all.get(off..off.checked_add(len)?)

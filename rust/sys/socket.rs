@@ -70,8 +70,8 @@ pub(crate) use self::{
 /// A TCP connection, or what is to become one. Process context; all may sleep.
 ///
 /// It keeps its network namespace from ending, as a user's socket does. When it is dropped the
-/// callbacks are restored (none is running or will run then), the handler is let go, and the
-/// socket is released: closed by FIN, or by a reset after [`Socket::set_linger_abort`].
+/// callbacks are restored: none is running or will run then. The handler is let go, and the socket
+/// is released. FIN closes it, or a reset after [`Socket::set_linger_abort`].
 pub(crate) struct Socket {
     /// The C object.
     base: Base,
@@ -88,13 +88,13 @@ impl Deref for Socket {
 }
 
 impl Socket {
-    /// Makes a socket in a namespace, ready to connect: small frames are sent at once, memory is
+    /// Makes a socket in a namespace, ready to connect. Small frames are sent at once, memory is
     /// taken as softirqs need it, urgent data is data.
     pub(crate) fn create(net: &NetNs, family: Family) -> Result<Self> {
         Self::from_base(Base::create(net, family)?)
     }
 
-    /// Makes a connection of a socket that nobody else uses.
+    /// Makes a connection of a socket that has no other user.
     fn from_base(base: Base) -> Result<Self> {
         let socket = Self::not_holding(base);
         socket.hold_net()?;
@@ -157,8 +157,8 @@ impl Socket {
         to_result(unsafe { bindings::rsiw_sk_charge_current(self.base.sk()) })
     }
 
-    /// Gives a connection that a shared listener accepted to the process which made `owner`: it has
-    /// the label and the control groups of that from now on.
+    /// Gives a connection that a shared listener accepted to the process which made `owner`. The
+    /// connection has the label and the control groups of `owner` from now on.
     ///
     /// # Errors
     ///
@@ -297,8 +297,9 @@ impl Drop for Socket {
     }
 }
 
-/// A socket that is never connected: what the owner of a queue pair makes in its own context, for the
-/// label, control group and memory cgroup that connections accepted on its behalf are to have.
+/// A socket that is never connected. The owner of a queue pair makes it in its own context.
+/// Connections accepted on its behalf get the label, control group and memory cgroup of that
+/// socket.
 pub(crate) struct OwnerSock(Base);
 
 impl OwnerSock {
@@ -308,8 +309,8 @@ impl OwnerSock {
     }
 }
 
-/// A connection that came in, and that does not keep its network namespace from ending: nobody has
-/// asked for it. Process context; all may sleep.
+/// A connection that came in unasked, and that does not keep its network namespace from ending.
+/// Process context; all may sleep.
 ///
 /// Its owner drops it before that end. It is reset then, so that TCP has nothing left of it.
 pub(crate) struct UnheldSocket(Socket);

@@ -2,9 +2,9 @@
 
 //! Tables from a number to a counted object, read without locks.
 //!
-//! Looking up is what arriving data does: it takes no lock, and lasts as long as an RCU read-side
-//! section or the reference taken in it. The table's own reference outlives the section in which
-//! an entry was removed: RCU drops it after a grace period.
+//! Arriving data makes look-ups. A look-up takes no lock. Its result lasts as long as an RCU
+//! read-side section or the reference taken in it. The table's own reference outlives the section
+//! in which an entry was removed: RCU drops it after a grace period.
 //!
 //! C header: [`include/linux/xarray.h`](srctree/include/linux/xarray.h)
 
@@ -199,7 +199,7 @@ impl<T: Send + Sync> Table<T> {
         // SAFETY: `xa` is initialized.
         let node = unsafe { bindings::rsiw_xa_erase(self.xa.get(), id as usize) };
         let node = node.cast::<Node<T>>();
-        // SAFETY: By the type invariant a `Node<T>`; nobody else took it out.
+        // SAFETY: By the type invariant a `Node<T>`; no other context took it out.
         let item = unsafe { node.as_ref() }?.item.clone();
         // SAFETY: The node can not be found any more, and is freed once the readers that found it
         // are through. `rcu` is unused until then.

@@ -47,7 +47,7 @@ counters! {
     Accepts = c"accepts",
     /// Attempts that did not become a connection, of either side: the sum of the next nine.
     Failures = c"connect_failures",
-    /// Of them: the peer's TCP refused, as nobody listens.
+    /// Of them: the peer's TCP refused, as there is no listener.
     ConnRefused = c"connect_refused",
     /// The peer's user refused, by the Reply.
     ConnRejected = c"connect_rejected",

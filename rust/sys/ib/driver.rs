@@ -130,12 +130,13 @@ pub(crate) enum Arm {
 /// Kernel users lend their memory for a time that no type here can follow. The driver promises to keep
 /// to it:
 ///
-/// - [`KernelMemory`] is accessed at the addresses only that a kernel user's work request in that
-///   ring names with the local DMA key, or with that of a region of [`reg_dma_mr`](Self::reg_dma_mr),
-///   and only until the completion of the work request is handed out.
-/// - The pieces that [`stage_mr`](Self::stage_mr) has had filled in are accessed only between the work
-///   request that registers them and the one that invalidates them, and not after
-///   [`dereg_mr`](Self::dereg_mr) has returned.
+/// - [`KernelMemory`] is accessed at addresses only that a kernel user's work request in that ring
+///   names. It names them with the local DMA key, or with that of a region of
+///   [`reg_dma_mr`](Self::reg_dma_mr). The access ends before the completion of the work request is
+///   handed out.
+/// - The pieces that [`stage_mr`](Self::stage_mr) has had filled in are accessed only between the
+///   work request that registers them and the one that invalidates them. They are not accessed
+///   after [`dereg_mr`](Self::dereg_mr) has returned.
 /// - The queue pair that a completion names has not been destroyed.
 pub(crate) unsafe trait Driver: Sized + 'static {
     /// A device.

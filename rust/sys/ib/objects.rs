@@ -99,7 +99,7 @@ impl<B, T, C> Object<B, T, C> {
         if this.is_null() {
             return None;
         }
-        // SAFETY: The caller's promise: nobody changes this field within `'a`.
+        // SAFETY: The caller's promise: this field does not change within `'a`.
         unsafe { &(*this).core }.as_ref()
     }
 
@@ -118,7 +118,7 @@ impl<B, T, C> Object<B, T, C> {
         if this.is_null() {
             return Err(EINVAL);
         }
-        // SAFETY: The caller's promise: nobody changes this field within `'a`.
+        // SAFETY: The caller's promise: this field does not change within `'a`.
         unsafe { &(*this).inner }.as_ref().ok_or(EINVAL)
     }
 
@@ -127,8 +127,7 @@ impl<B, T, C> Object<B, T, C> {
     ///
     /// # Safety
     ///
-    /// `base` is the beginning of such an object, and nobody uses it but as its users do that are
-    /// counted.
+    /// `base` is the beginning of such an object, and only its counted users use it.
     pub(super) unsafe fn empty(base: *mut B) -> Option<Arc<T>> {
         // SAFETY: The caller's promise.
         if let Some(core) = unsafe { Self::core(base) } {

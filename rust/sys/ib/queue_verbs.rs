@@ -157,7 +157,7 @@ impl<D: Driver> Vtable<D> {
         if let Ok(inner) = unsafe { CqObject::<D>::get(cq) } {
             D::destroy_cq(inner);
         }
-        // SAFETY: As above, and nobody uses the object any more.
+        // SAFETY: As above, and the object is not in use any more.
         drop(unsafe { CqObject::<D>::empty(cq) });
         0
     }
@@ -378,7 +378,7 @@ impl<D: Driver> Vtable<D> {
         if let (Ok(device), Ok(inner)) = found {
             D::destroy_qp(device, inner);
         }
-        // SAFETY: As above, and nobody uses the object any more.
+        // SAFETY: As above, and the object is not in use any more.
         drop(unsafe { QpObject::<D>::empty(qp) });
         0
     }

@@ -149,7 +149,7 @@ impl<D: Driver> Vtable<D> {
         if let Ok(inner) = unsafe { SrqObject::<D>::get(srq) } {
             D::destroy_srq(inner);
         }
-        // SAFETY: As above, and nobody uses the object any more.
+        // SAFETY: As above, and the object is not in use any more.
         drop(unsafe { SrqObject::<D>::empty(srq) });
         0
     }

@@ -360,8 +360,8 @@ impl<D: CmOps> Vtable<D> {
     }
 }
 
-/// The width and speed of a port (`enum ib_port_width`, `enum ib_port_speed`) that carries at least so many
-/// megabits per second; 4X SDR, 10 Gb/s, where the speed is not known.
+/// The width and speed of a port (`enum ib_port_width`, `enum ib_port_speed`) that carries at least
+/// so many megabits per second. Where the speed is not known it is 4X SDR, 10 Gb/s.
 fn width_and_speed(megabits: u32) -> (u8, u16) {
     use bindings::{
         ib_port_speed_IB_SPEED_EDR as EDR,

@@ -121,7 +121,7 @@ impl<D: CmOps> Callbacks<D> {
             // SAFETY: The caller's promise.
             let param = unsafe { conn_param(id, param)? };
             // The port mapper may have put other addresses behind those that the user knows.
-            // SAFETY: The caller's promise: nobody writes to them during the call.
+            // SAFETY: The caller's promise: there are no writes to them during the call.
             let peers = unsafe {
                 Peers {
                     local: from_storage(&(*id.as_ptr()).m_local_addr)?,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The places a connection can be in for `iw_cm`, and the events that lead from one to the next.
+//! The states of a connection for `iw_cm`, and the events that lead from one to the next.
 //!
-//! What `iw_cm` insists on (drivers/infiniband/core/iwcm.c): a committed connect is answered by one
-//! CONNECT_REPLY, a committed accept by one ESTABLISHED, which may carry an error but is needed
-//! nevertheless; CLOSE comes once, and only after a successful CONNECT_REPLY or an ESTABLISHED.
-//! Destroying the identifier waits for these. `iw_cm` sets memory for four
-//! events of a connect and three of an accept aside, so that only copying private data can fail.
+//! `iw_cm` demands (drivers/infiniband/core/iwcm.c) that one CONNECT_REPLY answers a committed
+//! connect, and one ESTABLISHED a committed accept. ESTABLISHED may carry an error, but is needed
+//! nevertheless. CLOSE comes once, and only after a successful CONNECT_REPLY or an ESTABLISHED.
+//! Destroying the identifier waits for these. `iw_cm` sets memory for four events of a connect and
+//! three of an accept aside, so that only copying private data can fail.
 
 use core::net::SocketAddr;
 

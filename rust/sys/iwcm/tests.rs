@@ -126,8 +126,8 @@ impl Fake {
         self.last.get().map(|told| told.status)
     }
 
-    /// Whether it is in that state after that many events, all of them in order, and nobody refers
-    /// to it.
+    /// Whether it is in that state after that many events, all of them in order, without a
+    /// reference left.
     fn is_done(&self, state: State, events: u32) -> bool {
         self.state.get() == state
             && self.events.get() == events

@@ -137,8 +137,8 @@ impl Base {
         unsafe { bindings::rsiw_sk_set_tos(self.sk(), tos) }
     }
 
-    /// Gives the socket its own address, and when it connects a port, which others that connect to
-    /// somebody else may have, too. The port of `addr` is 0.
+    /// Gives the socket its own address, and when it connects a port, which sockets that connect to
+    /// another peer may have, too. The port of `addr` is 0.
     pub(crate) fn bind_address(&self, addr: &SocketAddr) -> Result {
         // SAFETY: By the type invariant; the flag is set atomically.
         unsafe { bindings::rsiw_sk_bind_later(self.sk()) };

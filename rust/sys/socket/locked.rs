@@ -2,8 +2,8 @@
 
 //! Exclusively held sockets, and what their holder may do.
 //!
-//! TCP's state belongs to the holder of the socket's lock: a process that owns it, or a softirq
-//! that has its spin lock while no process owns it. [`Locked`] is the proof of either.
+//! TCP's state belongs to the holder of the socket's lock. That is a process that owns it, or a
+//! softirq that has its spin lock while no process owns it. [`Locked`] is the proof of either.
 //!
 //! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
 //! [`include/net/tcp.h`](srctree/include/net/tcp.h)
@@ -39,8 +39,8 @@ use crate::sys::{
 /// waiting. On a socket that its owner has released, all of them do nothing.
 ///
 /// The address of the value is that of the socket, and the value has no size and no content. An
-/// unsized value can be neither moved nor exchanged with another one: `core::mem::swap()` of what two
-/// guards dereference to would leave each guard with the other one's socket.
+/// unsized value can be neither moved nor exchanged with another one. `core::mem::swap()` of what
+/// two guards dereference to would leave each guard with the other one's socket.
 ///
 /// # Invariants
 ///
@@ -213,9 +213,9 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_has_room(self.as_ptr()) }
     }
 
-    /// Makes a fixed send buffer as large as the way needs: `octets` on a short one, twice the
-    /// congestion window where a round trip lasts more than `rtt_us` microseconds, up to the
-    /// system's limit (`net.ipv4.tcp_wmem`). Whether there is room now.
+    /// Makes a fixed send buffer as large as the path needs, up to the system's limit
+    /// (`net.ipv4.tcp_wmem`): `octets` on a short path, twice the congestion window where a round
+    /// trip lasts more than `rtt_us` microseconds. Whether there is room now.
     pub(crate) fn fit_sndbuf(&mut self, octets: u32, rtt_us: u32) -> bool {
         // SAFETY: By the type invariant.
         unsafe { bindings::rsiw_tcp_fit_sndbuf(self.as_ptr(), octets, rtt_us) }
@@ -264,7 +264,7 @@ impl Locked {
         unsafe { bindings::rsiw_sk_unreserve(self.as_ptr()) }
     }
 
-    /// Charges the socket, and the memory cgroup that pays for it, for `octets` of other memory;
+    /// Charges the socket, and the memory cgroup that pays for it, for `octets` of other memory.
     /// `false` if TCP or the cgroup has none to spare. To be taken back by [`Self::uncharge`]
     /// before the socket is released, which does not do so.
     pub(crate) fn charge(&mut self, octets: u32) -> bool {
@@ -278,8 +278,8 @@ impl Locked {
         unsafe { bindings::rsiw_sk_uncharge(self.as_ptr(), octets) }
     }
 
-    /// [`Self::uncharge`] for a socket that is released next: as long as TCP has something to deliver,
-    /// `octets` stay accounted to it, at most to its end.
+    /// [`Self::uncharge`] for a socket that is released next. As long as TCP has something to
+    /// deliver, `octets` stay accounted to it, at most to its end.
     pub(crate) fn leave_charge(&mut self, octets: u32) {
         // SAFETY: By the type invariant.
         unsafe { bindings::rsiw_sk_leave_charge(self.as_ptr(), octets) }
@@ -356,8 +356,8 @@ impl Locked {
             };
             let view = match rx.unreadable {
                 true => SkbView::unreadable(skb, rx.len),
-                // SAFETY: The octets are in the receive queue, which is ours; nobody changes the
-                // queue while `f` runs, which has no access to the socket.
+                // SAFETY: The octets are in the receive queue, which the holder of the lock has.
+                // The queue does not change while `f` runs, which has no access to the socket.
                 false => unsafe { SkbView::new(skb, rx.offset, rx.len) },
             };
             let taken = f(&view).min(view.len());

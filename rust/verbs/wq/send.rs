@@ -127,8 +127,8 @@ impl SendQueue {
         self.is_posted(self.get.load(Relaxed))
     }
 
-    /// How many work requests there are to fetch, if the owner fills the ring in order and nobody
-    /// fetches meanwhile: a guess.
+    /// How many work requests there are to fetch: a guess. It is right if the owner fills the ring
+    /// in order and no context fetches meanwhile.
     #[inline]
     pub(crate) fn waiting(&self) -> u32 {
         let get = self.get.load(Relaxed);

@@ -30,7 +30,7 @@ const POSTERS: u32 = 2;
 const ROUNDS: u32 = 5_000;
 
 /// Nanoseconds that a thread waits without sleeping. Two threads that sleep for each other may stay
-/// on one CPU and never overlap; of two runnable threads one is soon moved to another CPU.
+/// on one CPU and never overlap. Of two runnable threads one is soon moved to another CPU.
 const AWAKE_NS: i64 = 5_000_000;
 
 /// Iterations that a send takes: long enough that another thread posts meanwhile.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit suite of the memory behind regions: pieces read as one range, and addresses of nobody.
+//! KUnit suite of the memory behind regions: pieces read as one range, and addresses without
+//! memory.
 
 use kernel::{
     kvec,

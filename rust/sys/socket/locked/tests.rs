@@ -169,7 +169,7 @@ mod suite {
         }
         assert!(all(|free| free < 4096));
         assert!(bulk() && all(|free| free < 4096));
-        // The socket's end gives back what nobody asked back.
+        // The socket's end gives back what was not asked back.
         assert!(ends.iter().all(|end| end.lock().reserve(RESERVED as u32)));
         Ok(())
     }

@@ -97,8 +97,8 @@ mod suite {
         Ok(())
     }
 
-    /// A reader that is interrupted after it moved the index delays no other: its user may post
-    /// for what others take in the meantime, and each of those posts ends in an entry.
+    /// A reader that is interrupted after it moved the index delays no other. Its user may post for
+    /// what others take in the meantime, and each of those posts ends in an entry.
     #[test]
     fn an_interrupted_poller_keeps_no_room() -> Result {
         let cq = ring(2, Owner::KERNEL)?;
@@ -138,7 +138,7 @@ mod suite {
     }
 
     /// As a process can have it tried (`ib_uverbs_poll_cq()`), which then tells the number of a
-    /// queue pair that nobody holds.
+    /// queue pair that is not in use.
     #[test]
     fn a_process_is_not_read_to_from_its_own_ring() -> Result {
         let cq = ring(2, Owner::User)?;
