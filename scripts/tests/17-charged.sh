@@ -39,7 +39,7 @@ remove_group() { rmdir "$GROUP"; }
 cgroup_root
 if ! grep -qw memory "$CGROUP/cgroup.controllers"; then
 	say "this kernel has no memory cgroups: nobody could pay for rings"
-	exit 77
+	exit 4
 fi
 GROUP=$CGROUP/rsiw-test
 echo +memory >"$CGROUP/cgroup.subtree_control"

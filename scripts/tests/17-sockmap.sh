@@ -24,9 +24,9 @@ attach() {
 	wait_for 20 "the program is attached" attached_or_over
 	gone "$SOCKMAP" || return 0
 	wait "$SOCKMAP" || status=$?
-	if [ "$status" = 77 ]; then
+	if [ "$status" = 4 ]; then
 		say "this kernel has no BPF"
-		exit 77
+		exit 4
 	fi
 	show_log "$(log_of sockmap)"
 	die "sockmap: status $status"

@@ -5,7 +5,7 @@
 # its names, until make uninstall. And modules that are not for this kernel.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
-[ "$RSIW_TYPE" = rsiw ] || exit 77
+[ "$RSIW_TYPE" = rsiw ] || exit 4
 
 PROJECT=$(cd "$(dirname "$0")/../.." && pwd)
 RELEASE=$(uname -r)

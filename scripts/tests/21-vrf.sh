@@ -12,7 +12,7 @@
 . "$(dirname "$0")/rping.sh"
 
 rsiw_load
-modprobe vrf || exit 77
+modprobe vrf || exit 4
 veth_bed
 ip link add vrf0 type vrf table 100
 NETDEVS+=(vrf0)

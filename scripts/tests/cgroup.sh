@@ -8,7 +8,7 @@ cgroup_root() {
 	mkdir "$CGROUP"
 	if ! mount -t cgroup2 none "$CGROUP" 2>/dev/null; then
 		say "this kernel has no control groups"
-		exit 77
+		exit 4
 	fi
 	MOUNTS+=("$CGROUP")
 }

@@ -11,7 +11,7 @@
  *   made    the answer arrives later, and the queue pair is destroyed while it connects
  *   failed  it never arrives, so that the verb itself takes the queue pair back
  *
- * Status 77: this kernel has no userfaultfd. A destroy that hangs can not be ended from here: that
+ * Status 4: this kernel has no userfaultfd. A destroy that hangs can not be ended from here: that
  * is for the caller to find out.
  */
 #include "ask.h"
@@ -54,7 +54,7 @@ static int watch(uint8_t *page)
 	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0 && errno == ENOSYS)
-		exit(77);
+		exit(4);
 	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &missing))
 		fail("userfaultfd: %s", strerror(errno));
 	return fd;

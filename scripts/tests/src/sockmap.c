@@ -10,7 +10,7 @@
  * map, so that there is no doubt that the program runs; on SIGTERM, how many sockets were "taken" and
  * how many "refused", and takes the program away, which also happens if this process just ends.
  *
- * Status 77: this kernel has no BPF. All by bpf(2), as libbpf is not there.
+ * Status 4: this kernel has no BPF. All by bpf(2), as libbpf is not there.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -65,7 +65,7 @@ static int make_map(uint32_t type, uint32_t entries)
 	attr.max_entries = entries;
 	fd = bpf(BPF_MAP_CREATE, &attr);
 	if (fd < 0 && errno == ENOSYS)
-		exit(77);
+		exit(4);
 	if (fd < 0)
 		fail("no map of type %u: %s", type, strerror(errno));
 	return fd;
