@@ -14,8 +14,8 @@ QUICK ?=
 # How long "make soak" begins something new.
 HOURS ?= 8
 
-# Kernels for which "make deb" packages a built module.
-MODULES ?=
+# Kernels for which "make deb" packages a built module: releases, all or none.
+MODULES ?= all
 
 .DELETE_ON_ERROR:
 .PHONY: modules help demo test soak bench vm kunit lint picture rustdoc deb repo install uninstall clean
@@ -42,8 +42,8 @@ help:
 	@echo '  make rustdoc    pages of the module and of the protocol crate, in build/rustdoc'
 	@echo '  make lint       clippy, W=1, rustfmt, checkpatch, shellcheck, cargo clippy'
 	@echo
-	@echo '  make deb        Debian packages, in build/deb: rsiw-dkms, rsiw-utils (MODULES=all: and modules for'
-	@echo '                  every kernel of the archive that has Rust; MODULES="RELEASE...": for these)'
+	@echo '  make deb        Debian packages, in build/deb: rsiw-dkms, rsiw-utils, and modules for every kernel of'
+	@echo '                  the archive that has Rust (MODULES=none: for none; MODULES="RELEASE...": for these)'
 	@echo '  make repo       an APT repository of them, in build/repo (RSIW_KEY=ID: signed)'
 	@echo
 	@echo '  make clean      remove build/ (what is costly to make stays in the cache)'
@@ -80,7 +80,8 @@ rustdoc:
 	@scripts/rustdoc "$(KERNEL)"
 
 deb:
-ifeq ($(MODULES),)
+	@rm -rf build/deb
+ifeq ($(MODULES),none)
 	@scripts/release/deb
 else ifeq ($(MODULES),all)
 	@scripts/release/modules --all
@@ -89,6 +90,7 @@ else
 	@scripts/release/modules $(MODULES)
 	@scripts/release/deb $(MODULES)
 endif
+	@scripts/release/lintian
 
 repo:
 	@scripts/release/repo
