@@ -18,7 +18,7 @@ HOURS ?= 8
 MODULES ?= all
 
 .DELETE_ON_ERROR:
-.PHONY: modules help demo test soak bench vm kunit lint picture rustdoc deb repo install uninstall clean
+.PHONY: modules help demo test soak bench vm kunit lint picture rustdoc deb repo install uninstall clean distclean
 
 modules:
 	@scripts/host-module "$(KDIR)"
@@ -47,6 +47,7 @@ help:
 	@echo '  make repo       an APT repository of them, in build/repo (RSIW_KEY=ID: signed)'
 	@echo
 	@echo '  make clean      remove build/ (what is costly to make stays in the cache)'
+	@echo '  make distclean  remove the cache as well'
 	@echo
 	@echo 'What takes long to make is kept in $${RSIW_CACHE:-/var/cache/rsiw}.'
 
@@ -103,3 +104,6 @@ uninstall:
 
 clean:
 	rm -rf build rust/wire/target
+
+distclean: clean
+	@scripts/distclean
