@@ -28,7 +28,7 @@ LIB_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=stuck.sh
 . "$LIB_DIR/stuck.sh"
 # shellcheck disable=SC2034 # for the callers
-PEER_DIR=$LIB_DIR/../peer
+PEER_DIR=$LIB_DIR/../tests/peer
 # shellcheck disable=SC2034 # for the callers
 RSIW_TESTBIN=${RSIW_TESTBIN:-$LIB_DIR/../../build/tests}
 WORK=$(mktemp -d /tmp/rsiw-test.XXXXXX)

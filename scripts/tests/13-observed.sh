@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 120
 # What is seen from outside: driver attributes of rdma-resource(8), counters of rdma-statistic(8) by message
-# and by cause of a failure, trace events, the port's speed. A peer made of octets (scripts/peer) does
+# and by cause of a failure, trace events, the port's speed. A peer made of octets (scripts/tests/peer) does
 # what they have to tell, and says what is right.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"

@@ -3,7 +3,7 @@
 # time limit: 600
 # runs on: uml
 # A peer of our own that is not made of our code talks MPA, DDP and RDMAP to the
-# live module, right and wrong (scripts/peer): start-up frames, stalls, segments
+# live module, right and wrong (scripts/tests/peer): start-up frames, stalls, segments
 # cut anywhere, markers, CRC errors, bad keys, bounds, versions, opcodes and
 # queue numbers, too many Reads, resets at every state, silence when we want to leave. Each
 # answer must be the Terminate of the book. A pass with each setting of the module that peers can see: all cases

@@ -17,7 +17,7 @@ import os
 import struct
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../peer"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../peer"))
 import mpa  # noqa: E402
 
 LEAST_SEGMENTS = 1000

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../peer"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../peer"))
 import mpa  # noqa: E402
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The verbs end that the wire peer (scripts/peer) talks to: it does what a
+ * The verbs end that the wire peer (scripts/tests/peer) talks to: it does what a
  * script tells it on standard input, one line in, one line out, and so lets a
  * test see what the peer's octets did to memory, completions and events.
  *
