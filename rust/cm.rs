@@ -18,7 +18,7 @@
 //! - [`registry`]: the endpoints and listeners of a device
 //!
 //! `iw_cm` is told of the steps by types that can not be used in the wrong order
-//! ([`crate::sys::iwcm`]).
+//! ([`crate::sys::rdma::iwcm`]).
 
 pub(crate) mod accept;
 pub(crate) mod budget;

@@ -64,15 +64,14 @@ pub(crate) use self::{
     gone::DestroyNotify,
     state::QpState, //
 };
-pub(crate) use crate::sys::ib::event::QpEvent;
+pub(crate) use crate::sys::rdma::event::QpEvent;
 use crate::{
     stream::{
         EndReason,
         Stream, //
     },
     sys::{
-        context::Caller,
-        ib::{
+        rdma::{
             core_ref::{
                 CoreHold,
                 CoreRef, //
@@ -80,13 +79,16 @@ use crate::{
             event::CoreQp,
             ring::Owner,
             wr::QpPtr, //
-        },
-        lock::{
-            new_spinlock_bh,
-            new_spinlock_irq,
-            SpinLockBh,
-            SpinLockIrq, //
         }, //
+        sync::{
+            context::Caller,
+            lock::{
+                new_spinlock_bh,
+                new_spinlock_irq,
+                SpinLockBh,
+                SpinLockIrq, //
+            }, //
+        },
     },
     verbs::{
         cq::Cq,
@@ -104,7 +106,7 @@ use crate::{
         PdId,
         Qpn,
         StreamId, //
-    },
+    }, //
 };
 
 /// The fields of a queue pair that its state lock protects.

@@ -68,27 +68,29 @@ use crate::{
         Qp, //
     },
     sys::{
-        context::Caller,
         errno::{
             EADDRNOTAVAIL,
             EHOSTUNREACH,
             EOPNOTSUPP, //
         },
-        ib::{
+        net::{
+            socket::{
+                OwnerSock,
+                Socket, //
+            }, //
+            Family,
+        }, //
+        rdma::{
             attr::PeerAttributes,
             path::AddressVector, //
         },
-        net::Family,
-        socket::{
-            OwnerSock,
-            Socket, //
-        },
+        sync::context::Caller,
     },
     verbs::gid::{
         self,
         Gid,
         Standing, //
-    },
+    }, //
 };
 
 /// What a rendezvous needs besides the queue pair.

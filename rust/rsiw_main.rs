@@ -19,7 +19,7 @@
 //!
 //! Three paths through the rooms:
 //!
-//! 1. TCP tells of a received octet by [`Handler::data_ready`](sys::socket::Handler::data_ready) of the
+//! 1. TCP tells of a received octet by [`Handler::data_ready`](sys::net::socket::Handler::data_ready) of the
 //!    stream. The batch takes it in: `Rx::receive` verifies and places it, and makes the completion.
 //! 2. A doorbell tells of a posted work request by [`Qp::doorbell`](qp::Qp::doorbell). `Tx::transmit` of the
 //!    batch fetches it, encodes it and gives it to TCP.
@@ -116,18 +116,18 @@ struct Rsiw {
     #[pin]
     _registration: driver::Registration,
     /// Emptied when nothing can queue work any more.
-    _queues: sys::work::Queues,
+    _queues: sys::sync::work::Queues,
     /// Given back when nothing sends any more.
-    _pool: sys::pages::Pool,
+    _pool: sys::mm::pages::Pool,
 }
 
 impl kernel::InPlaceModule for Rsiw {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            _: { sys::ib::pin::check_kernel()? },
+            _: { sys::rdma::pin::check_kernel()? },
             _: { params::check()? },
-            _queues: sys::work::Queues::new()?,
-            _pool: sys::pages::Pool::new()?,
+            _queues: sys::sync::work::Queues::new()?,
+            _pool: sys::mm::pages::Pool::new()?,
             _registration <- driver::Registration::new(),
         })
     }

@@ -91,29 +91,33 @@ pub(crate) use self::{
 };
 use crate::{
     sys::{
-        context::{
-            irqs_off,
-            need_resched,
-            BhGuard,
-            PreemptGuard, //
-        },
-        lock::{
-            new_spinlock_irq,
-            SpinLockIrq, //
-        },
-        sockcell::SockCell,
-        socket::{
-            CallbackSock,
-            Handler,
-            Locked,
-            LockedBh,
-            Socket, //
-        },
-        timer::{
-            impl_has_soft_timer,
-            now_ns,
-            SoftTimer, //
+        net::{
+            sockcell::SockCell,
+            socket::{
+                CallbackSock,
+                Handler,
+                Locked,
+                LockedBh,
+                Socket, //
+            }, //
         }, //
+        sync::{
+            context::{
+                irqs_off,
+                need_resched,
+                BhGuard,
+                PreemptGuard, //
+            },
+            lock::{
+                new_spinlock_irq,
+                SpinLockIrq, //
+            },
+            timer::{
+                impl_has_soft_timer,
+                now_ns,
+                SoftTimer, //
+            }, //
+        },
     },
     verbs::qp_queues::QpQueues, //
 };

@@ -71,7 +71,8 @@ use crate::{
             ECONNABORTED,
             ECONNRESET, //
         },
-        iwcm::{
+        net::socket::Socket,
+        rdma::iwcm::{
             self,
             AcceptCall,
             ConnParam,
@@ -80,7 +81,6 @@ use crate::{
             Peers,
             PrivateData, //
         },
-        socket::Socket,
         trace, //
     },
     verbs::{
@@ -89,7 +89,7 @@ use crate::{
             Counter, //
         },
         limits::MAX_RD_ATOM, //
-    },
+    }, //
 };
 
 /// Milliseconds that `iw_cm` has to decide. By then every peer has given up, and `iw_cm` may have

@@ -63,7 +63,11 @@ use crate::{
             ENETUNREACH,
             EPROTO, //
         },
-        iwcm::{
+        net::socket::{
+            Socket,
+            TcpState, //
+        },
+        rdma::iwcm::{
             ConnParam,
             ConnectCall,
             Connecting,
@@ -71,16 +75,12 @@ use crate::{
             Peers,
             PrivateData, //
         },
-        socket::{
-            Socket,
-            TcpState, //
-        },
         trace, //
     },
     verbs::counters::{
         ConnFailure,
         Counter, //
-    },
+    }, //
 };
 
 /// Begins to connect on behalf of `iw_cm`. Process context; sleeps.

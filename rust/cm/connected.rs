@@ -27,8 +27,8 @@ use crate::{
             ECONNABORTED,
             ECONNRESET, //
         },
-        iwcm, //
-    },
+        rdma::iwcm, //
+    }, //
 };
 
 /// What the end of a stream means to the users of `iw_cm`.

@@ -15,7 +15,7 @@ use crate::{
         table::QpTable,
         Qp, //
     },
-    sys::iwcm::ConnParam,
+    sys::rdma::iwcm::ConnParam,
     verbs::Device, //
 };
 

@@ -58,14 +58,18 @@ use crate::{
         Stream, //
     },
     sys::{
-        ib::res::ResAttrs,
-        iwcm::Handle,
-        lock::{
-            new_spinlock_irq,
-            SpinLockIrq, //
+        rdma::{
+            iwcm::Handle, //
+            res::ResAttrs,
         },
-        work, //
-    },
+        sync::{
+            lock::{
+                new_spinlock_irq,
+                SpinLockIrq, //
+            },
+            work, //
+        }, //
+    }, //
 };
 
 /// Milliseconds until something is tried again that `iw_cm` had no room for.

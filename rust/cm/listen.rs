@@ -51,23 +51,27 @@ use crate::{
     },
     sys::{
         errno::ECONNABORTED,
-        ib::res::ResAttrs,
-        iwcm::{
-            Depths,
-            Handle,
-            ListenCall,
-            Listening,
-            Peers,
-            PrivateData, //
+        net::{
+            socket::{
+                Incoming,
+                ListenSocket, //
+            }, //
+            Family,
         },
-        net::Family,
-        socket::{
-            Incoming,
-            ListenSocket, //
+        rdma::{
+            iwcm::{
+                Depths,
+                Handle,
+                ListenCall,
+                Listening,
+                Peers,
+                PrivateData, //
+            }, //
+            res::ResAttrs,
         },
+        sync::work, //
         trace,
-        work, //
-    },
+    }, //
 };
 
 /// Milliseconds before which a half-open connection is not evicted.

@@ -28,7 +28,7 @@ use kernel::prelude::*;
 
 use crate::sys::{
     crc,
-    socket::Socket, //
+    net::socket::Socket, //
 };
 
 /// Room for a Terminate without headers: ULPDU of 22 octets, length, CRC, a marker.

@@ -29,7 +29,7 @@ use super::{
     endpoint::Endpoint,
     listen::Listener, //
 };
-use crate::sys::iwcm::Handle;
+use crate::sys::rdma::iwcm::Handle;
 
 /// How often a device begins a rendezvous attempt.
 const ATTEMPTS: Rate = Rate::new::<1_000, 1_000>();

@@ -18,12 +18,9 @@ use crate::{
         listen::Listener,
         registry::Member, //
     },
-    sys::{
-        ib::{
-            core_ref::CoreHold,
-            event::CoreQp,
-            res::ResAttrs, //
-        },
+    sys::rdma::{
+        core_ref::CoreHold,
+        event::CoreQp,
         iwcm::{
             AcceptCall,
             CmOps,
@@ -31,8 +28,9 @@ use crate::{
             ConnectCall,
             Handle,
             ListenCall, //
-        },
-    },
+        }, //
+        res::ResAttrs,
+    }, //
 };
 
 impl CmOps for Rsiw {

@@ -28,8 +28,8 @@ use crate::{
         Host, //
     },
     sys::{
-        ib::attr::PeerAttributes,
-        work, //
+        rdma::attr::PeerAttributes,
+        sync::work, //
     },
     verbs::Device, //
 };

@@ -25,7 +25,8 @@ use crate::{
     rendezvous::RendezvousListeners,
     sys::{
         errno::EOPNOTSUPP,
-        ib::{
+        random, //
+        rdma::{
             device::Allocated,
             link::{
                 LinkType,
@@ -36,9 +37,8 @@ use crate::{
                 NetdevEvent,
                 NetdevKind,
                 Notifiers, //
-            },
+            }, //
         },
-        random, //
     },
     verbs::{
         gid::{
@@ -47,7 +47,7 @@ use crate::{
             Standing, //
         },
         Device, //
-    },
+    }, //
 };
 
 /// What all devices of the module have in common.

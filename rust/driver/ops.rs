@@ -17,7 +17,7 @@ use crate::{
         Qp,
         QpParts, //
     },
-    sys::ib::{
+    sys::rdma::{
         attr::{
             Attributes,
             Change,
@@ -52,7 +52,7 @@ use crate::{
             RecvWrs,
             SendWrs,
             WcRoom, //
-        },
+        }, //
     },
     verbs::{
         counters::{
@@ -76,7 +76,7 @@ use crate::{
             wqe::MAX_SGE, //
         },
         PdId, //
-    },
+    }, //
 };
 
 /// A protection domain: a number that regions and queue pairs have in common.

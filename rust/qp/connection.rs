@@ -36,13 +36,15 @@ use crate::{
         Unfinished, //
     },
     sys::{
-        context::Caller,
-        ib::{
+        net::socket::Socket, //
+        rdma::{
             core_ref::CoreHold,
             event::CoreQp, //
         },
-        socket::Socket,
-        work, //
+        sync::{
+            context::Caller,
+            work, //
+        },
     },
     verbs::wq::recv::RecvSource, //
 };

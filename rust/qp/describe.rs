@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     stream::EndReason,
-    sys::ib::res::ResAttrs, //
+    sys::rdma::res::ResAttrs, //
 };
 
 /// A Terminate in one word: 0 for none, else these bits and layer, error type and code as on the wire.

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     stream::Unfinished,
-    sys::{
+    sys::sync::{
         context::irqs_off,
         work, //
     },
@@ -34,8 +34,8 @@ use crate::{
         wq::{
             recv::RecvSource,
             wqe::BadWqe, //
-        },
-    },
+        }, //
+    }, //
 };
 
 /// Work requests flushed in one go.

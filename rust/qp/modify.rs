@@ -19,21 +19,21 @@ use super::{
     QpInner,
     QpState, //
 };
-pub(crate) use crate::sys::ib::attr::{
+pub(crate) use crate::sys::rdma::attr::{
     Attributes,
     Cap,
     Change,
     IbState, //
 };
 use crate::{
-    sys::ib::ring::Owner,
+    sys::rdma::ring::Owner,
     verbs::{
         limits,
         wq::wqe::{
             MAX_INLINE,
             MAX_SGE, //
         }, //
-    },
+    }, //
 };
 
 /// The one port.

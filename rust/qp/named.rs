@@ -5,12 +5,12 @@
 use kernel::prelude::*;
 
 use crate::{
-    sys::ib::attr::{
+    sys::rdma::attr::{
         Change,
         IbState,
         PeerAttributes, //
     },
-    verbs::Qpn,
+    verbs::Qpn, //
 };
 
 /// The largest packet sequence number.

@@ -26,11 +26,11 @@ use super::{
 use crate::{
     params,
     stream::Close,
-    sys::ib::attr::{
+    sys::rdma::attr::{
         Change,
         IbState,
         PeerAttributes, //
-    },
+    }, //
 };
 
 /// How the peer is reached.

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     stream::Stream,
-    sys::ib::wr::{
+    sys::rdma::wr::{
         RecvWrs,
         SendWrs, //
     }, //

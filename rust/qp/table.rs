@@ -15,19 +15,21 @@ use kernel::{
 use super::Qp;
 use crate::{
     sys::{
-        context::Caller,
-        ib::{
+        rdma::{
             core_ref::CoreHold,
             event::CoreQp,
-            wr::QpPtr, //
+            iwcm::ConnParam, //
+            wr::QpPtr,
+        }, //
+        sync::{
+            context::Caller,
+            table::Table, //
         },
-        iwcm::ConnParam,
-        table::Table, //
     },
     verbs::{
         Device,
         Qpn, //
-    },
+    }, //
 };
 
 /// The table of queue pairs.

@@ -63,12 +63,12 @@ use crate::{
     },
     sys::{
         errno::EPROTO,
-        iwcm::Handle,
-        random,
-        socket::{
+        net::socket::{
             Socket,
             TcpState, //
         },
+        random,
+        rdma::iwcm::Handle,
         trace, //
     },
     verbs::counters::ConnFailure, //

@@ -60,20 +60,20 @@ use crate::{
     sys::{
         errno::EAFNOSUPPORT,
         net::{
+            socket::{
+                Incoming,
+                ListenSocket, //
+            }, //
             Family,
             Ipv4Addr,
             Ipv6Addr,
             NetNs,
             SocketAddr,
             SocketAddrV4,
-            SocketAddrV6, //
+            SocketAddrV6,
         },
-        socket::{
-            Incoming,
-            ListenSocket, //
-        },
-        work, //
-    },
+        sync::work, //
+    }, //
 };
 
 /// Milliseconds before which a pending connection is not evicted.

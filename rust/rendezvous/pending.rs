@@ -30,13 +30,13 @@ use super::{
 use crate::{
     cm::mpa_frame::FrameReader,
     sys::{
-        socket::{
+        net::socket::{
             CallbackSock,
             Handler,
             UnheldSocket, //
         },
-        work, //
-    },
+        sync::work, //
+    }, //
 };
 
 /// The state of a pending connection.

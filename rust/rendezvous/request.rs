@@ -27,7 +27,7 @@ use crate::{
         mpa_frame::{
             has_more,
             FrameWriter, //
-        },
+        }, //
     },
     params,
     qp::{
@@ -37,11 +37,11 @@ use crate::{
         },
         Qp, //
     },
-    sys::socket::Socket,
+    sys::net::socket::Socket,
     verbs::{
         limits::MAX_RD_ATOM,
         Qpn, //
-    },
+    }, //
 };
 
 /// The verdict on a request: does it come from the peer?

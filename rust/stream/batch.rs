@@ -44,12 +44,12 @@ use super::{
     StreamUser, //
 };
 use crate::{
-    sys::socket::Locked,
+    sys::net::socket::Locked,
     verbs::{
         counters::Counters,
         qp_queues::QpQueues,
         settings::Settings, //
-    },
+    }, //
 };
 
 /// The phase of a stream. It only advances.

@@ -10,7 +10,7 @@ use kernel::prelude::*;
 
 use crate::sys::{
     errno::ECONNRESET,
-    ib::event::QpEvent, //
+    rdma::event::QpEvent, //
 };
 
 /// Which side of the MPA start-up this end was.

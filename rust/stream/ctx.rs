@@ -20,7 +20,7 @@ use super::{
     mr_cache::MrCache, //
 };
 use crate::{
-    sys::socket::Locked,
+    sys::net::socket::Locked,
     verbs::{
         counters::{
             Counter,
@@ -32,7 +32,7 @@ use crate::{
             WcStatus, //
         },
         qp_queues::QpQueues, //
-    },
+    }, //
 };
 
 /// Work that a batch defers until the socket lock is released.

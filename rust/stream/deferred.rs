@@ -29,18 +29,20 @@ use super::{
     BURSTS_PER_ENTRY, //
 };
 use crate::sys::{
-    context::{
-        in_shared_thread,
-        processor_is_wanted,
-        without_io,
-        BhGuard, //
-    },
-    timer::{
-        now_ns,
-        SoftTimer,
-        Timed, //
-    },
-    work as queues, //
+    sync::{
+        context::{
+            in_shared_thread,
+            processor_is_wanted,
+            without_io,
+            BhGuard, //
+        },
+        timer::{
+            now_ns,
+            SoftTimer,
+            Timed, //
+        },
+        work as queues, //
+    }, //
 };
 
 /// Jiffies until something is tried again that memory was missing for.

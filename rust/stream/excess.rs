@@ -20,7 +20,7 @@
 
 use kernel::page::PAGE_SIZE;
 
-use crate::sys::pages::BLOCK;
+use crate::sys::mm::pages::BLOCK;
 
 /// Octets a stream may hold without a charge.
 const FREE: u32 = 64 << 10;

@@ -17,13 +17,13 @@ use super::{
 };
 use crate::{
     sys::{
-        ib::res::ResAttrs,
-        socket::TcpInfo, //
+        net::socket::TcpInfo, //
+        rdma::res::ResAttrs,
     },
     verbs::counters::{
         Counter,
         Counters, //
-    },
+    }, //
 };
 
 /// A stream at one moment.

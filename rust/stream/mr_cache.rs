@@ -10,7 +10,7 @@ use iwarp_wire::rdmap::terminate;
 use kernel::prelude::*;
 
 use crate::{
-    sys::octets::Octets,
+    sys::mm::octets::Octets,
     verbs::{
         mr::{
             Access,
@@ -25,7 +25,7 @@ use crate::{
             Sgl, //
         },
         Stag, //
-    },
+    }, //
 };
 
 /// The protocol's name of an access error, from which it derives what the peer is told.

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::sys::{
     errno::ETIMEDOUT,
-    socket::Locked, //
+    net::socket::Locked, //
 };
 
 /// Looks within one limit: the connection ends at most two looks late.

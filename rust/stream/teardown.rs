@@ -31,12 +31,12 @@ use super::{
 };
 use crate::{
     sys::{
-        ib::event::QpEvent,
-        socket::{
+        net::socket::{
             Locked,
             TcpState, //
         },
-        timer::now_ns,
+        rdma::event::QpEvent,
+        sync::timer::now_ns,
         trace, //
     },
     verbs::{

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Addresses and network namespaces.
+//! The network: addresses and namespaces here, [`skb`], [`socket`] and [`sockcell`] below.
 //!
 //! C headers: [`include/linux/socket.h`](srctree/include/linux/socket.h),
 //! [`include/net/net_namespace.h`](srctree/include/net/net_namespace.h)
+
+pub(crate) mod skb;
+pub(crate) mod sockcell;
+pub(crate) mod socket;
 
 use core::ptr::{
     self,

@@ -28,15 +28,15 @@ use super::{
         NetNs,
         SocketAddr,
         SocketAddrV4, //
-    },
-    socket::{
-        CallbackSock,
-        Handler,
-        Incoming,
-        ListenSocket,
-        Socket,
-        TcpState, //
     }, //
+};
+use crate::sys::net::socket::{
+    CallbackSock,
+    Handler,
+    Incoming,
+    ListenSocket,
+    Socket,
+    TcpState, //
 };
 
 /// Milliseconds that [`eventually`] waits.

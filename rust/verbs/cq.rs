@@ -38,7 +38,7 @@ use self::entries::{
 };
 use crate::{
     sys::{
-        ib::{
+        rdma::{
             core_ref::CoreRef,
             driver::Arm,
             event::CoreCq,
@@ -52,13 +52,13 @@ use crate::{
                 WcRoom, //
             }, //
         },
-        work, //
+        sync::work, //
     },
     verbs::{
         counters::Counter,
         device::ObjectSlot,
         Qpn, //
-    },
+    }, //
 };
 
 /// A completion queue.

@@ -17,15 +17,15 @@ use kernel::{
 
 use crate::{
     sys::{
-        ib::{
+        net::NetNs, //
+        rdma::{
             device::DeviceRef,
             netdev::Netdev, //
         },
-        lock::{
+        sync::lock::{
             new_spinlock_bh,
             SpinLockBh, //
         },
-        net::NetNs, //
     },
     verbs::{
         counters::Counters,
@@ -36,7 +36,7 @@ use crate::{
         limits,
         mr::RegionTable,
         settings::Settings, //
-    },
+    }, //
 };
 
 /// Addresses of an interface that are looked at.

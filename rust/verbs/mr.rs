@@ -42,7 +42,7 @@ use kernel::{
 
 use crate::{
     sys::{
-        ib::{
+        rdma::{
             memory::{
                 Backing,
                 KernelMemory,
@@ -55,18 +55,18 @@ use crate::{
             },
             res::ResAttrs, //
         },
-        lock::{
+        sync::lock::{
             new_spinlock_irq,
             SpinLockIrq, //
-        },
+        }, //
     },
     verbs::{
         ids,
         Association,
         PdId,
-        Stag, //
-        StreamId,
-    },
+        Stag,
+        StreamId, //
+    }, //
 };
 
 /// A set of access rights; local reading always goes.

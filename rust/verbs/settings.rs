@@ -12,7 +12,7 @@ use kernel::{
 
 use crate::{
     params,
-    sys::ib::settings::Setting, //
+    sys::rdma::settings::Setting, //
 };
 
 /// The settings of a device, for connections that begin.

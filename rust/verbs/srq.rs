@@ -15,7 +15,7 @@ use kernel::{
 
 use crate::{
     sys::{
-        ib::{
+        rdma::{
             core_ref::CoreRef,
             driver::SrqAttr,
             event::CoreSrq,
@@ -25,11 +25,13 @@ use crate::{
             },
             wr::RecvWrs, //
         },
-        lock::{
-            new_spinlock_irq,
-            SpinLockIrq, //
-        },
-        work, //
+        sync::{
+            lock::{
+                new_spinlock_irq,
+                SpinLockIrq, //
+            },
+            work, //
+        }, //
     },
     verbs::{
         device::ObjectSlot,
@@ -40,10 +42,10 @@ use crate::{
                 BadWqe,
                 RecvWqe,
                 MAX_SGE, //
-            },
+            }, //
         },
         PdId, //
-    },
+    }, //
 };
 
 /// Where the queue stands.

@@ -30,13 +30,13 @@ use crate::{
     },
     sys::{
         errno::ECONNRESET,
-        iwcm::{
+        net::socket::Socket, //
+        rdma::iwcm::{
             AcceptCall,
             ConnParam,
             Peers, //
         },
-        socket::Socket, //
-    },
+    }, //
 };
 
 /// A connection that `iw_cm` is to decide on.

@@ -19,13 +19,15 @@ use crate::{
             EADDRINUSE,
             EADDRNOTAVAIL, //
         },
-        iwcm::{
+        net::{
+            socket::Socket, //
+            Family,
+        }, //
+        rdma::iwcm::{
             ConnParam,
             ConnectCall,
             Peers, //
         },
-        net::Family,
-        socket::Socket, //
     },
     verbs::settings::Settings, //
 };

@@ -18,13 +18,13 @@ use crate::{
         Qp, //
     },
     stream::{
-        StreamEvent, //
-        StreamUser,
+        StreamEvent,
+        StreamUser, //
     },
-    sys::socket::{
+    sys::net::socket::{
         CallbackSock,
         Handler, //
-    },
+    }, //
 };
 
 impl Handler for Endpoint {

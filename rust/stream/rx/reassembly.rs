@@ -16,7 +16,7 @@ use kernel::{
 };
 
 use super::source::Source;
-use crate::sys::octets::Octets;
+use crate::sys::mm::octets::Octets;
 
 /// The longest FPDU there can be: ULPDU_Length 65535, framed and padded, and a marker in front of
 /// it and every 512 octets.

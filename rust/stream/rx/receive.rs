@@ -43,7 +43,7 @@ use crate::{
         ctx::Ctx,
         read_queues::ReadQueues, //
     },
-    sys::{
+    sys::net::{
         skb::SkbView,
         socket::Locked, //
     },
@@ -410,7 +410,7 @@ impl Rx {
 #[kunit_tests(rsiw_stream_receive)]
 mod tests {
     use super::*;
-    use crate::sys::octets::Octets;
+    use crate::sys::mm::octets::Octets;
 
     /// Octets in two pieces, of which the first one has `cut`; as a socket buffer's, with nothing
     /// behind them.

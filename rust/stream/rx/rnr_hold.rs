@@ -32,7 +32,7 @@ use crate::{
         },
         read_queues::ReadQueues, //
     },
-    sys::timer::now_ns,
+    sys::sync::timer::now_ns,
     verbs::counters::Counter, //
 };
 

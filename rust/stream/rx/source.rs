@@ -5,8 +5,8 @@
 use kernel::prelude::*;
 
 use crate::sys::{
-    octets::Octets,
-    skb::SkbView, //
+    mm::octets::Octets,
+    net::skb::SkbView, //
 };
 
 /// Octets that arrived and can be read again: in a socket buffer, or in a buffer of the stream.

@@ -24,7 +24,7 @@ use kernel::sync::atomic::{
 
 use crate::{
     stream::ctx::Progress,
-    sys::timer::now_ns, //
+    sys::sync::timer::now_ns, //
 };
 
 /// Bursts sent in a row in process context before the lock is free and softirqs run. A loopback

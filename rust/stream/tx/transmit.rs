@@ -45,12 +45,12 @@ use crate::{
         read_queues::ReadQueues, //
     },
     sys::{
-        pages::{
+        mm::pages::{
             BurstBuf,
             Reuse, //
         },
-        socket::Locked, //
-    },
+        net::socket::Locked, //
+    }, //
 };
 
 /// Octets TCP may hold for us on a short path. They stay in a CPU's cache, and do not keep the CPU in

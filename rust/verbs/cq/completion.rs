@@ -3,14 +3,14 @@
 //! What the end of a work request says, for kernel users and processes alike.
 
 use crate::{
-    sys::ib::wr::{
+    sys::rdma::wr::{
         IbWcOpcode,
         IbWcStatus, //
     },
     verbs::{
         wq::abi::opcode,
         Stag, //
-    },
+    }, //
 };
 
 /// What has ended.

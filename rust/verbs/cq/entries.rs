@@ -30,7 +30,7 @@ use kernel::{
 
 use crate::{
     sys::{
-        ib::{
+        rdma::{
             driver::Arm,
             ring::{
                 Owner,
@@ -39,12 +39,12 @@ use crate::{
             wr::{
                 IbWcOpcode,
                 IbWcStatus, //
-            },
+            }, //
         },
-        lock::{
+        sync::lock::{
             new_spinlock_bh,
             SpinLockBh, //
-        },
+        }, //
     },
     verbs::{
         cq::completion::{
@@ -55,8 +55,8 @@ use crate::{
         wq::abi::{
             flag,
             CQE_WORDS, //
-        },
-    },
+        }, //
+    }, //
 };
 
 /// What is asked of the control word (`enum siw_notify_flags`).

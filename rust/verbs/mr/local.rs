@@ -9,8 +9,8 @@ use kernel::prelude::*;
 
 use crate::{
     sys::{
-        ib::memory::KernelMemory,
-        octets::Octets, //
+        mm::octets::Octets, //
+        rdma::memory::KernelMemory,
     },
     verbs::{
         mr::{
@@ -22,7 +22,7 @@ use crate::{
         wq::wqe::Sge,
         Association,
         Stag, //
-    },
+    }, //
 };
 
 /// The local DMA key.

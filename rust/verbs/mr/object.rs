@@ -8,7 +8,7 @@ use kernel::{
 };
 
 use crate::{
-    sys::ib::{
+    sys::rdma::{
         driver::UserMr,
         memory::{
             Backing,
@@ -31,7 +31,7 @@ use crate::{
         },
         PdId,
         Stag, //
-    },
+    }, //
 };
 
 /// A memory region that its owner can end.

@@ -11,8 +11,8 @@ use kernel::{
 
 use crate::{
     sys::{
-        ib::pin::Pinned,
-        octets::Octets, //
+        mm::octets::Octets, //
+        rdma::pin::Pinned,
     },
     verbs::{
         mr::{
@@ -22,7 +22,7 @@ use crate::{
         },
         Association,
         Stag, //
-    },
+    }, //
 };
 
 /// A valid region that stays valid as long as this value lives.

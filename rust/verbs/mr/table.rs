@@ -12,12 +12,12 @@ use kernel::{
 
 use crate::{
     sys::{
-        ib::memory::{
+        random,
+        rdma::memory::{
             Backing,
             Segments, //
         },
-        random,
-        table::Table, //
+        sync::table::Table, //
     },
     verbs::{
         limits,
@@ -31,7 +31,7 @@ use crate::{
         Association,
         PdId,
         Stag, //
-    },
+    }, //
 };
 
 /// The largest index.

@@ -18,7 +18,7 @@ use super::{
     RegionTable, //
 };
 use crate::{
-    sys::ib::memory::{
+    sys::rdma::memory::{
         Backing,
         Segments, //
     },
@@ -28,7 +28,7 @@ use crate::{
         PdId,
         Stag,
         StreamId, //
-    },
+    }, //
 };
 
 const PD: PdId = PdId::new(1);

@@ -17,17 +17,17 @@ use kernel::{
 
 use crate::{
     sys::{
-        ib::{
+        rdma::{
             ring::{
                 Owner,
                 Ring, //
             },
             wr::RecvWrs, //
         },
-        lock::{
+        sync::lock::{
             new_spinlock_irq,
             SpinLockIrq, //
-        },
+        }, //
     },
     verbs::{
         cq::{
@@ -48,10 +48,10 @@ use crate::{
                 RecvWqe,
                 Sge,
                 Sgl, //
-            },
+            }, //
         },
         Stag, //
-    },
+    }, //
 };
 
 /// The ring of a receive queue.

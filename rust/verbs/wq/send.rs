@@ -24,17 +24,17 @@ use kernel::{
 
 use crate::{
     sys::{
-        ib::{
+        rdma::{
             ring::{
                 Owner,
                 Ring, //
             },
             wr::SendWr, //
         },
-        lock::{
+        sync::lock::{
             new_spinlock_irq,
             SpinLockIrq, //
-        },
+        }, //
     },
     verbs::{
         cq::{
@@ -63,9 +63,9 @@ use crate::{
                 SendWqe,
                 Sge,
                 Sgl, //
-            },
-        },
-    },
+            }, //
+        }, //
+    }, //
 };
 
 /// A send queue.

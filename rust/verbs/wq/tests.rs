@@ -34,11 +34,11 @@ use super::{
 };
 use crate::{
     sys::{
-        ib::ring::{
+        random, //
+        rdma::ring::{
             Owner,
             Ring, //
         },
-        random, //
     },
     verbs::{
         cq::{
@@ -46,7 +46,7 @@ use crate::{
             WcStatus, //
         },
         Stag, //
-    },
+    }, //
 };
 
 /// A send queue of 4 elements.

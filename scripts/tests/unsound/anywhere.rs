@@ -3,7 +3,11 @@
 // error: E0423
 // text: cannot initialize a tuple struct which contains private fields
 
-use crate::sys::ib::ring::{KernelUser, Owner, Ring};
+use crate::sys::rdma::ring::{
+    KernelUser,
+    Owner,
+    Ring, //
+};
 use kernel::prelude::*;
 
 pub(crate) fn case(owner: Owner, addr: u64) -> Result {

@@ -3,7 +3,10 @@
 // error: E0026
 // text: does not have a field named `cell`
 
-use crate::sys::ib::pin::{impl_has_pin_cell, PinCell};
+use crate::sys::rdma::pin::{
+    impl_has_pin_cell,
+    PinCell, //
+};
 
 pub(crate) struct Inner {
     cell: PinCell<u64>,

@@ -3,9 +3,12 @@
 // error: E0624
 // text: method `value` is private
 
-use crate::sys::ib::{
+use crate::sys::rdma::{
     core_ref::CoreRef,
-    event::{CoreQp, QpEvent},
+    event::{
+        CoreQp,
+        QpEvent, //
+    }, //
 };
 use kernel::sync::Arc;
 

@@ -3,7 +3,10 @@
 // error: E0624
 // text: associated function `new` is private
 
-use crate::sys::ib::{core_ref::CoreRef, event::CoreQp};
+use crate::sys::rdma::{
+    core_ref::CoreRef,
+    event::CoreQp, //
+};
 use kernel::{prelude::*, sync::Arc};
 
 #[cfg(unsound)]

@@ -3,7 +3,11 @@
 // error: E0200
 // text: the trait `HasSoftTimer` requires an `unsafe impl` declaration
 
-use crate::sys::timer::{HasSoftTimer, SoftTimer, Timed};
+use crate::sys::sync::timer::{
+    HasSoftTimer,
+    SoftTimer,
+    Timed, //
+};
 use kernel::{prelude::*, sync::Arc};
 
 pub(crate) struct Clock(Pin<KBox<SoftTimer<Clock>>>);

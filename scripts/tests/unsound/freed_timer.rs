@@ -5,7 +5,11 @@
 // error: E0599
 // text: no method named `start` found
 
-use crate::sys::timer::{impl_has_soft_timer, SoftTimer, Timed};
+use crate::sys::sync::timer::{
+    impl_has_soft_timer,
+    SoftTimer,
+    Timed, //
+};
 use kernel::{prelude::*, sync::Arc};
 
 #[pin_data]

@@ -3,7 +3,10 @@
 // error: E0521
 // text: borrowed data escapes outside of closure
 
-use crate::sys::{octets::Octets, socket::Locked};
+use crate::sys::{
+    mm::octets::Octets,
+    net::socket::Locked, //
+};
 
 pub(crate) fn case(locked: &mut Locked) -> bool {
     let mut kept = Octets::EMPTY;

@@ -3,7 +3,7 @@
 // error: E0277
 // text: cannot be sent between threads safely
 
-use crate::sys::socket::SockRef;
+use crate::sys::net::socket::SockRef;
 
 fn sent<T: Send>(_: T) {}
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! No reference is made to what `ib_core` changes in an object.
-// in: sys/ib/objects.rs
+// in: sys/rdma/objects.rs
 // error: E0308
 // text: mismatched types
 

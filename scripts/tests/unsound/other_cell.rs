@@ -6,7 +6,12 @@
 // error: E0200
 // text: the trait `HasPinCell` requires an `unsafe impl` declaration
 
-use crate::sys::ib::pin::{impl_has_pin_cell, HasPinCell, PinCell, Pinned};
+use crate::sys::rdma::pin::{
+    impl_has_pin_cell,
+    HasPinCell,
+    PinCell,
+    Pinned, //
+};
 use kernel::sync::{
     atomic::{Atomic, Relaxed},
     Arc,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A reply to a process has no padding, whose octets nobody has written.
-// in: sys/ib.rs
+// in: sys/rdma.rs
 // error: E0277
 // text: IntoBytes
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A work queue, which the end of the module destroys, is used inside of an RCU section only.
-// in: sys/work.rs
+// in: sys/sync/work.rs
 // error: E0505
 // text: cannot move out of `guard` because it is borrowed
 

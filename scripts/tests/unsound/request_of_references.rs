@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What a process sends is taken for values only of which any octets make one.
-// in: sys/ib.rs
+// in: sys/rdma.rs
 // error: E0277
 // text: FromBytes
 

@@ -3,7 +3,10 @@
 // error: E0308
 // text: mismatched types
 
-use crate::sys::{octets::Octets, socket::Locked};
+use crate::sys::{
+    mm::octets::Octets,
+    net::socket::Locked, //
+};
 
 pub(crate) fn case(locked: &mut Locked) -> usize {
     locked.receive_walk(0, |view| {

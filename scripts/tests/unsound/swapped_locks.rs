@@ -5,7 +5,10 @@
 // error: E0277
 // text: the size for values of type `[()]` cannot be known at compilation time
 
-use crate::sys::{sockcell::SockCell, socket::SockRef};
+use crate::sys::net::{
+    sockcell::SockCell,
+    socket::SockRef, //
+};
 
 pub(crate) fn case(a: &SockRef, b: &SockRef, of_a: &SockCell<u64>) {
     let mut x = a.lock();

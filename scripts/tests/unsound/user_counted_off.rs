@@ -3,7 +3,10 @@
 // error: E0624
 // text: method `put` is private
 
-use crate::sys::ib::{core_ref::CoreRef, event::CoreCq};
+use crate::sys::rdma::{
+    core_ref::CoreRef,
+    event::CoreCq, //
+};
 use kernel::sync::Arc;
 
 pub(crate) fn case(core: Arc<CoreRef<CoreCq>>) {

@@ -18,9 +18,11 @@ use kernel::{
 
 use super::*;
 use crate::sys::{
-    context::PreemptGuard,
-    testing::eventually,
-    work as queues, //
+    sync::{
+        context::PreemptGuard,
+        work as queues, //
+    },
+    testing::eventually, //
 };
 
 /// Threads that post and send at once.

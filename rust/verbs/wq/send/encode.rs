@@ -6,7 +6,7 @@ use kernel::prelude::*;
 
 use super::SendQueue;
 use crate::{
-    sys::ib::wr::{
+    sys::rdma::wr::{
         SendWr,
         WrOpcode, //
     },
@@ -25,10 +25,10 @@ use crate::{
                 Sge,
                 Sgl,
                 MAX_INLINE, //
-            },
+            }, //
         },
         Stag, //
-    },
+    }, //
 };
 
 impl SendQueue {

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory: pages that TCP may be lent, and octets that others may write to.
+
+pub(crate) mod octets;
+pub(crate) mod pages;

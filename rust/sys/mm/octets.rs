@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Octets that others may write to while they are read.
+//!
+//! A process may write to memory while the device copies from it. A sender on this host may share
+//! the pages of a socket buffer with a file or a process. A slice would promise the compiler that
+//! there are no such writes. [`Octets`] is read by C's `memcpy()`, as the kernel copies from other
+//! memory that is shared so, or by volatile loads. A value may be of any time, but it is read once.
+//!
+//! C header: [`include/linux/string.h`](srctree/include/linux/string.h)
+
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+
+use kernel::{
+    alloc::{
+        Allocator,
+        Vec, //
+    },
+    prelude::*, //
+};
+
+use crate::sys::bindings;
+
+/// Octets in one piece, which others may write to.
+///
+/// # Invariants
+///
+/// `len` octets at `data` can be read during `'a`, by accesses that tolerate writes of others.
+#[derive(Clone, Copy)]
+pub(crate) struct Octets<'a> {
+    /// The first one.
+    data: NonNull<u8>,
+    /// Their number.
+    len: usize,
+    /// Not longer than that.
+    _memory: PhantomData<&'a ()>,
+}
+
+/// A word at any address.
+#[repr(C, packed)]
+struct Word(u64);
+
+impl<'a> From<&'a [u8]> for Octets<'a> {
+    #[inline]
+    fn from(octets: &'a [u8]) -> Self {
+        // INVARIANT: Those of a slice, to which there are no writes.
+        Self {
+            data: NonNull::from(octets).cast(),
+            len: octets.len(),
+            _memory: PhantomData,
+        }
+    }
+}
+
+impl<'a> Octets<'a> {
+    /// None.
+    pub(crate) const EMPTY: Self = Self {
+        data: NonNull::dangling(),
+        len: 0,
+        _memory: PhantomData,
+    };
+
+    /// `len` octets at `data`.
+    ///
+    /// # Safety
+    ///
+    /// They can be read during `'a`; others may write to them.
+    #[inline]
+    pub(in crate::sys) unsafe fn from_raw(data: NonNull<u8>, len: usize) -> Self {
+        // INVARIANT: By this function's contract.
+        Self {
+            data,
+            len,
+            _memory: PhantomData,
+        }
+    }
+
+    /// Their number.
+    #[inline]
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The first `max`, or all of them if there are fewer.
+    #[inline]
+    pub(crate) fn up_to(self, max: usize) -> Self {
+        // INVARIANT: A part.
+        Self {
+            len: self.len.min(max),
+            ..self
+        }
+    }
+
+    /// Those behind the first `n`; `None` if there are fewer than `n`.
+    #[inline]
+    pub(crate) fn after(self, n: usize) -> Option<Self> {
+        let len = self.len.checked_sub(n)?;
+        // INVARIANT: A part.
+        Some(Self {
+            // SAFETY: `n` is at most the number of octets.
+            data: unsafe { self.data.add(n) },
+            len,
+            ..self
+        })
+    }
+
+    /// The first `n`, and those behind them; `None` if there are fewer than `n`.
+    #[inline]
+    pub(crate) fn split_at_checked(self, n: usize) -> Option<(Self, Self)> {
+        Some((self.up_to(n), self.after(n)?))
+    }
+
+    /// A copy of the first `N`, made by word; `None` if there are fewer.
+    #[inline]
+    pub(crate) fn first_chunk<const N: usize>(self) -> Option<[u8; N]> {
+        if self.len < N {
+            return None;
+        }
+        let mut out = [0; N];
+        let mut at = self.data;
+        let mut words = out.chunks_exact_mut(size_of::<Word>());
+        for word in &mut words {
+            // SAFETY: By the type invariant, and since there are `N` octets.
+            let read = unsafe { at.cast::<Word>().read_volatile() };
+            word.copy_from_slice(&{ read.0 }.to_ne_bytes());
+            // SAFETY: As above.
+            at = unsafe { at.add(size_of::<Word>()) };
+        }
+        for octet in words.into_remainder() {
+            // SAFETY: As above.
+            unsafe {
+                *octet = at.read_volatile();
+                at = at.add(1);
+            }
+        }
+        Some(out)
+    }
+
+    /// Copies them to `to`, without a regard to what is there.
+    ///
+    /// # Safety
+    ///
+    /// As many octets can be written at `to`, by accesses that tolerate accesses of others.
+    #[inline]
+    pub(in crate::sys) unsafe fn copy_to_raw(self, to: *mut u8) {
+        // SAFETY: By the type invariant, and by this function's contract. Should the two overlap, as
+        // what a process receives with what it sends may, any octets will do.
+        unsafe { bindings::memcpy(to.cast(), self.data.as_ptr().cast(), self.len) };
+    }
+
+    /// Copies them to `to`, which has as many octets; `false`, and nothing is copied, if it has not.
+    #[inline]
+    pub(crate) fn copy_to(self, to: &mut [u8]) -> bool {
+        if to.len() != self.len {
+            return false;
+        }
+        // SAFETY: As many octets, which are the caller's alone.
+        unsafe { self.copy_to_raw(to.as_mut_ptr()) };
+        true
+    }
+
+    /// Appends a copy of them to `vec`, as far as that has capacity; how many.
+    #[inline]
+    pub(crate) fn append_to<A: Allocator>(self, vec: &mut Vec<u8, A>) -> usize {
+        let room = vec.spare_capacity_mut();
+        let octets = self.up_to(room.len());
+        // SAFETY: There is room for that many octets, which are the caller's alone.
+        unsafe { octets.copy_to_raw(room.as_mut_ptr().cast()) };
+        // SAFETY: Just written, into the capacity.
+        unsafe { vec.inc_len(octets.len) };
+        octets.len
+    }
+
+    /// Continues the CRC-32C `seed` over them; nothing is inverted.
+    #[inline]
+    pub(crate) fn crc32c(self, seed: u32) -> u32 {
+        // SAFETY: By the type invariant; C reads each octet once.
+        unsafe { bindings::crc32c(seed, self.data.as_ptr().cast(), self.len) }
+    }
+}
+
+#[kunit_tests(rsiw_sys_octets)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_cut_at_any_place() {
+        let all = [1u8, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+        let octets = Octets::from(&all[..]);
+        for at in 0..=all.len() {
+            let (mut front, mut back) = ([0; 11], [0; 11]);
+            let (first, rest) = all.split_at(at);
+            assert!(octets
+                .up_to(at)
+                .copy_to(front.get_mut(..at).unwrap_or_default()));
+            assert!(octets
+                .after(at)
+                .is_some_and(|rest| rest.copy_to(back.get_mut(at..).unwrap_or_default())));
+            assert!(front.starts_with(first));
+            assert!(back.ends_with(rest));
+        }
+        assert!(octets.after(12).is_none());
+        assert_eq!(octets.up_to(12).len(), 11);
+        assert!(!octets.copy_to(&mut [0; 12]));
+    }
+
+    #[test]
+    fn first_octets_are_copied_by_word() {
+        let all = [1u8, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+        let octets = Octets::from(&all[..]);
+        assert_eq!(octets.first_chunk(), Some([1, 2, 3]));
+        assert_eq!(octets.first_chunk(), Some(all));
+        assert_eq!(
+            octets.after(2).and_then(Octets::first_chunk),
+            Some([3, 4, 5, 6, 7, 8, 9, 10])
+        );
+        assert!(octets.first_chunk::<12>().is_none());
+    }
+
+    #[test]
+    fn appends_what_there_is_room_for() -> Result {
+        let mut vec = KVec::with_capacity(8, GFP_KERNEL)?;
+        vec.push(1, GFP_KERNEL)?;
+        assert_eq!(Octets::from(&[2u8, 3][..]).append_to(&mut vec), 2);
+        let room = vec.capacity().wrapping_sub(3);
+        let long = KVec::from_elem(9u8, room.wrapping_add(1), GFP_KERNEL)?;
+        assert_eq!(Octets::from(&long[..]).append_to(&mut vec), room);
+        assert!(vec.starts_with(&[1, 2, 3, 9]));
+        assert_eq!(vec.len(), vec.capacity());
+        Ok(())
+    }
+}

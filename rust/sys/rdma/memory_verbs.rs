@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The verbs of memory regions.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use kernel::{
+    error::from_result,
+    prelude::*,
+    sync::Arc, //
+};
+
+use crate::sys::{
+    bindings,
+    errno::EOPNOTSUPP,
+    rdma::{
+        driver::{
+            Driver,
+            UserMr, //
+        },
+        memory::{
+            KernelMemory,
+            UserPages, //
+        },
+        objects::{
+            DeviceObject,
+            MrObject,
+            Object,
+            PdObject, //
+        },
+        udata::Udata,
+        vtable::Vtable, //
+    }, //
+};
+
+/// Rights that a region can give, and hints; rights to what the device can not do give nothing. The
+/// optional range is for hints that a driver ignores where it does not know them.
+const ACCESS: u32 = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
+    | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
+    | bindings::ib_access_flags_IB_ACCESS_REMOTE_READ
+    | bindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC
+    | bindings::ib_access_flags_IB_ACCESS_MW_BIND
+    | bindings::ib_access_flags_IB_ACCESS_HUGETLB
+    | bindings::ib_access_flags_IB_ACCESS_OPTIONAL;
+
+/// Rights that only a process's own device memory could give to the peer.
+const REMOTE: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
+    | bindings::ib_access_flags_IB_ACCESS_REMOTE_READ
+    | bindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC;
+
+/// Pointers that carry an error.
+fn from_mr(result: Result<*mut bindings::ib_mr>) -> *mut bindings::ib_mr {
+    match result {
+        Ok(mr) => mr,
+        Err(error) => error.to_ptr(),
+    }
+}
+
+impl<D: Driver> Vtable<D> {
+    /// Puts a region into memory of its own, for `ib_core`.
+    fn wrap(inner: Arc<D::Mr>) -> Result<*mut bindings::ib_mr> {
+        let key = D::mr_key(&inner);
+        let mut base: bindings::ib_mr = pin_init::zeroed();
+        base.lkey = key;
+        base.rkey = key;
+        let object = KBox::new(Object::new(base, inner.clone()), GFP_KERNEL);
+        match object {
+            Ok(object) => {
+                let object: *mut MrObject<D> = KBox::into_raw(object);
+                Ok(object.cast())
+            }
+            Err(error) => {
+                D::dereg_mr(&inner);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Registers all kernel memory, for local access.
+    ///
+    /// Access by the peer to all of it is refused: no bounds would hold.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a domain of ours.
+    pub(super) unsafe extern "C" fn get_dma_mr(
+        pd: *mut bindings::ib_pd,
+        access: c_int,
+    ) -> *mut bindings::ib_mr {
+        from_mr((|| {
+            // SAFETY: The caller's promise.
+            let (device, domain) = unsafe {
+                (
+                    DeviceObject::<D>::get((*pd).device)?,
+                    PdObject::<D>::get(pd)?,
+                )
+            };
+            if access as u32 & REMOTE != 0 {
+                return Err(EOPNOTSUPP);
+            }
+            // SAFETY: Only kernel users get such a region.
+            let memory = unsafe { KernelMemory::new() };
+            Self::wrap(D::reg_dma_mr(device, domain, memory, access as u32)?)
+        })())
+    }
+
+    /// Registers memory of a process.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a domain of ours, in the context of the process.
+    pub(super) unsafe extern "C" fn reg_user_mr(
+        pd: *mut bindings::ib_pd,
+        start: u64,
+        length: u64,
+        iova: u64,
+        access: c_int,
+        dmah: *mut bindings::ib_dmah,
+        udata: *mut bindings::ib_udata,
+    ) -> *mut bindings::ib_mr {
+        from_mr((|| {
+            // SAFETY: The caller's promise.
+            let (core, device, domain, udata) = unsafe {
+                (
+                    (*pd).device,
+                    DeviceObject::<D>::get((*pd).device)?,
+                    PdObject::<D>::get(pd)?,
+                    Udata::new(udata),
+                )
+            };
+            let access = access as u32;
+            if !dmah.is_null() || access & !ACCESS != 0 {
+                return Err(EOPNOTSUPP);
+            }
+            if length == 0 || iova.checked_add(length.wrapping_sub(1)).is_none() {
+                return Err(EINVAL);
+            }
+            let request: Option<bindings::siw_ureq_reg_mr> = match udata {
+                Some(udata) => udata.request()?,
+                None => None,
+            };
+            let inner = D::reg_user_mr(
+                device,
+                domain,
+                UserMr {
+                    pages: UserPages::pin(core, start, length, access)?,
+                    key: request.map_or(0, |request| request.stag_key),
+                    iova,
+                    len: length,
+                    access,
+                },
+            )?;
+            if let Some(udata) = udata {
+                let reply = bindings::siw_uresp_reg_mr {
+                    stag: D::mr_key(&inner),
+                    pad: 0,
+                };
+                if let Err(error) = udata.reply(&reply) {
+                    D::dereg_mr(&inner);
+                    return Err(error);
+                }
+            }
+            Self::wrap(inner)
+        })())
+    }
+
+    /// Makes a region for fast registration.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a domain of ours.
+    pub(super) unsafe extern "C" fn alloc_mr(
+        pd: *mut bindings::ib_pd,
+        kind: bindings::ib_mr_type,
+        max: u32,
+    ) -> *mut bindings::ib_mr {
+        from_mr((|| {
+            // SAFETY: The caller's promise.
+            let (device, domain) = unsafe {
+                (
+                    DeviceObject::<D>::get((*pd).device)?,
+                    PdObject::<D>::get(pd)?,
+                )
+            };
+            match kind {
+                bindings::ib_mr_type_IB_MR_TYPE_MEM_REG
+                | bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS => {
+                    Self::wrap(D::alloc_mr(device, domain, max)?)
+                }
+                _ => Err(EOPNOTSUPP),
+            }
+        })())
+    }
+
+    /// Takes the pieces of the next registration. Any context.
+    ///
+    /// Pieces need neither be page aligned nor adjacent.
+    ///
+    /// # Safety
+    ///
+    /// A kernel user calls it with a region of ours and a list of `nents` mapped entries.
+    pub(super) unsafe extern "C" fn map_mr_sg(
+        mr: *mut bindings::ib_mr,
+        sg: *mut bindings::scatterlist,
+        nents: c_int,
+        offset: *mut kernel::ffi::c_uint,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let inner = unsafe { MrObject::<D>::get(mr)? };
+            let nents = usize::try_from(nents)?;
+            // SAFETY: The caller's promise.
+            let skip = unsafe { offset.as_ref() }.copied().unwrap_or(0);
+            let (taken, first, total) = D::stage_mr(inner, |segments, max| {
+                // SAFETY: The caller's promise; the device has virtual DMA.
+                let (taken, first) = unsafe { segments.fill(sg, nents, skip, max) };
+                (taken, first, segments.total())
+            })?;
+            // SAFETY: The caller's promise.
+            unsafe {
+                (*mr).iova = first;
+                (*mr).length = total;
+                if let Some(offset) = offset.as_mut() {
+                    *offset = 0;
+                }
+            }
+            Ok(c_int::try_from(taken)?)
+        })
+    }
+
+    /// Ends a region.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it once with a region made here.
+    pub(super) unsafe extern "C" fn dereg_mr(
+        mr: *mut bindings::ib_mr,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        // SAFETY: Made by `wrap`.
+        let object = unsafe { KBox::from_raw(mr.cast::<MrObject<D>>()) };
+        // SAFETY: As above; still there.
+        if let Ok(inner) = unsafe { MrObject::<D>::get(mr) } {
+            D::dereg_mr(inner);
+        }
+        drop(object);
+        0
+    }
+}

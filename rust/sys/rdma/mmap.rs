@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Mapping of rings into a process.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use core::{
+    mem::offset_of,
+    ptr::NonNull, //
+};
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::Arc, //
+};
+
+use crate::sys::{
+    bindings,
+    rdma::ring::{
+        Owner,
+        Ring, //
+    }, //
+};
+
+/// The first page offset that is given out.
+///
+/// The library takes key `SIW_INVAL_UOBJ_KEY` for "no object", and a context that were given it
+/// could never map that object.
+const FIRST: u32 = (bindings::SIW_INVAL_UOBJ_KEY >> PAGE_SHIFT) + 1;
+/// The last page offset.
+const LAST: u32 = u32::MAX;
+/// From octets to pages.
+const PAGE_SHIFT: u32 = kernel::page::PAGE_SHIFT as u32;
+
+/// An entry in the table of mappings of a user context.
+#[repr(C)]
+struct Entry {
+    /// What `ib_core` knows of it.
+    base: bindings::rdma_user_mmap_entry,
+    /// What is mapped.
+    ring: Arc<Ring>,
+}
+
+const _: () = assert!(offset_of!(Entry, base) == 0);
+
+/// A ring that a process can map.
+///
+/// # Invariants
+///
+/// An inserted entry, and the context is there: the core ends all objects before it.
+pub(super) struct Mapping(NonNull<Entry>);
+
+impl Mapping {
+    /// Lets the process of `context` map `ring`.
+    ///
+    /// `EINVAL`: the ring is a kernel user's, whose addresses no process may write.
+    ///
+    /// # Safety
+    ///
+    /// `context` is alive, and what it is to be mapped for ends before it.
+    pub(super) unsafe fn new(
+        context: NonNull<bindings::ib_ucontext>,
+        ring: Arc<Ring>,
+    ) -> Result<Self> {
+        if ring.owner() != Owner::User {
+            return Err(EINVAL);
+        }
+        let len = ring.len();
+        let entry = KBox::new(
+            Entry {
+                base: pin_init::zeroed(),
+                ring,
+            },
+            GFP_KERNEL,
+        )?;
+        let entry = KBox::into_raw(entry);
+        // SAFETY: By this function's contract a live context, and a fresh entry, which `mmap_free`
+        // frees.
+        let ret = unsafe {
+            bindings::rdma_user_mmap_entry_insert_range(
+                context.as_ptr(),
+                entry.cast(),
+                len,
+                FIRST,
+                LAST,
+            )
+        };
+        if let Err(error) = to_result(ret) {
+            // SAFETY: Not inserted, so it is still ours.
+            drop(unsafe { KBox::from_raw(entry) });
+            return Err(error);
+        }
+        // INVARIANT: Inserted.
+        NonNull::new(entry).map(Self).ok_or(ENOMEM)
+    }
+
+    /// The offset at which the process maps it.
+    pub(super) fn key(&self) -> u64 {
+        // SAFETY: By the invariant of the type.
+        let page = unsafe { (*self.0.as_ptr()).base.start_pgoff };
+        (page as u64) << PAGE_SHIFT
+    }
+}
+
+impl Drop for Mapping {
+    /// Nobody can map the ring any more; a mapping that exists keeps its pages.
+    fn drop(&mut self) {
+        // SAFETY: By the invariant of the type.
+        unsafe { bindings::rdma_user_mmap_entry_remove(self.0.as_ptr().cast()) }
+    }
+}
+
+/// Maps what a process asks for.
+///
+/// # Safety
+///
+/// `ib_core` calls it with a live context and the area being mapped.
+pub(super) unsafe extern "C" fn mmap(
+    context: *mut bindings::ib_ucontext,
+    vma: *mut bindings::vm_area_struct,
+) -> c_int {
+    // SAFETY: The caller's promise; checks the offset and the length.
+    let entry = unsafe { bindings::rdma_user_mmap_entry_get(context, vma.cast()) };
+    if entry.is_null() {
+        return EINVAL.to_errno();
+    }
+    // SAFETY: All entries of our contexts are of this type, and this one is referenced.
+    let ring = unsafe { &(*entry.cast::<Entry>()).ring };
+    // SAFETY: The memory is that of `vmalloc()`, and the area is not longer than it.
+    let ret = unsafe { bindings::rsiw_ring_map(vma.cast(), ring.as_ptr()) };
+    // SAFETY: The reference taken above; the pages have their own.
+    unsafe { bindings::rdma_user_mmap_entry_put(entry) };
+    ret
+}
+
+/// Frees an entry.
+///
+/// # Safety
+///
+/// `ib_core` calls it with the last reference to an entry.
+pub(super) unsafe extern "C" fn mmap_free(entry: *mut bindings::rdma_user_mmap_entry) {
+    // SAFETY: Made by `Mapping::new`.
+    drop(unsafe { KBox::from_raw(entry.cast::<Entry>()) });
+}

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The verbs of completion queues and queue pairs.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use core::ptr::NonNull;
+
+use kernel::{
+    error::from_result,
+    prelude::*,
+    sync::Arc, //
+};
+
+use crate::sys::{
+    bindings,
+    errno::EOPNOTSUPP,
+    rdma::{
+        attr::{
+            Cap,
+            Change, //
+        },
+        core_ref::{
+            CoreRef,
+            RetireOnDrop, //
+        },
+        driver::{
+            Arm,
+            CqRequest,
+            Driver,
+            QpRequest, //
+        },
+        event::{
+            CoreCq,
+            CoreQp, //
+        },
+        mmap::Mapping,
+        objects::{
+            self,
+            CqObject,
+            DeviceObject,
+            PdObject,
+            QpObject,
+            SrqObject, //
+        },
+        ring::Ring,
+        udata::Udata,
+        vtable::Vtable,
+        wr::{
+            Chain,
+            Chained,
+            WcRoom, //
+        }, //
+    }, //
+};
+
+/// Lets the process of a call map a ring; nothing for kernel users.
+pub(super) fn map(udata: Option<Udata>, ring: Option<&Arc<Ring>>) -> Result<Option<Mapping>> {
+    match (udata, ring) {
+        (Some(udata), Some(ring)) => {
+            let context = udata.context()?;
+            // SAFETY: That of the call being executed. The core ends all objects of a context before
+            // it, and with an object its mappings.
+            Ok(Some(unsafe { Mapping::new(context, ring.clone())? }))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The key of a mapping; 0 stands for none.
+pub(super) fn key(mapping: &Option<Mapping>) -> u64 {
+    mapping.as_ref().map_or(0, Mapping::key)
+}
+
+/// Hands a chain of work requests to `post`, and tells the caller which one was refused.
+///
+/// # Safety
+///
+/// `head` is a valid chain, and `bad` null or room for a pointer.
+pub(super) unsafe fn post<T: Chained>(
+    head: *const T,
+    bad: *mut *const T,
+    post: impl FnOnce(&mut Chain<'_, T>) -> Result,
+) -> c_int {
+    // SAFETY: The caller's promise.
+    let mut chain = unsafe { Chain::new(head) };
+    let result = post(&mut chain);
+    if result.is_err() && !bad.is_null() {
+        // SAFETY: The caller's promise.
+        unsafe { *bad = chain.bad() };
+    }
+    from_result(|| result.map(|()| 0))
+}
+
+impl<D: Driver> Vtable<D> {
+    /// Makes a completion queue.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with zeroed memory of `size_ib_cq` octets that names its device.
+    pub(super) unsafe extern "C" fn create_cq(
+        cq: *mut bindings::ib_cq,
+        attr: *const bindings::ib_cq_init_attr,
+        attrs: *mut bindings::uverbs_attr_bundle,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let (device, attr, udata) = unsafe {
+                (
+                    DeviceObject::<D>::get((*cq).device)?,
+                    &*attr,
+                    Udata::of_attrs(attrs),
+                )
+            };
+            if attr.flags != 0 {
+                return Err(EOPNOTSUPP);
+            }
+            let core = CoreRef::new(CoreCq::new(NonNull::new(cq).ok_or(EINVAL)?))?;
+            let unmade = RetireOnDrop(&core);
+            let request = CqRequest {
+                entries: attr.cqe,
+                owner: Udata::owner(udata),
+                core: core.clone(),
+            };
+            let inner = D::create_cq(device, request)?;
+            let (number, ring) = D::cq_info(&inner);
+            let entries = ring.slots();
+            let mapping = map(udata, Some(ring))?;
+            if let Some(udata) = udata {
+                udata.reply(&bindings::siw_uresp_create_cq {
+                    cq_id: number,
+                    num_cqe: entries,
+                    cq_key: key(&mapping),
+                })?;
+            }
+            core::mem::forget(unmade);
+            // SAFETY: The caller's promise.
+            unsafe {
+                (*cq).cqe = entries as c_int;
+                CqObject::<D>::fill(cq, inner, Some(core), [mapping, None]);
+            }
+            Ok(0)
+        })
+    }
+
+    /// Ends a completion queue.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it once with what [`create_cq`](Self::create_cq) has filled in.
+    pub(super) unsafe extern "C" fn destroy_cq(
+        cq: *mut bindings::ib_cq,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        // A handler that is still running may poll.
+        // SAFETY: The caller's promise.
+        if let Ok(inner) = unsafe { CqObject::<D>::get(cq) } {
+            D::destroy_cq(inner);
+        }
+        // SAFETY: As above, and the object is not in use any more.
+        drop(unsafe { CqObject::<D>::empty(cq) });
+        0
+    }
+
+    /// Hands completions to a kernel user.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a queue of ours and room for `n` completions.
+    pub(super) unsafe extern "C" fn poll_cq(
+        cq: *mut bindings::ib_cq,
+        n: c_int,
+        wc: *mut bindings::ib_wc,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let (device, inner, mut room) = unsafe {
+                (
+                    objects::device::<D>((*cq).device)?,
+                    CqObject::<D>::get(cq)?,
+                    WcRoom::new(wc, n),
+                )
+            };
+            D::poll_cq(device, inner, &mut room);
+            Ok(c_int::try_from(room.used())?)
+        })
+    }
+
+    /// Arms a completion queue for a kernel user.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a queue of ours.
+    pub(super) unsafe extern "C" fn req_notify_cq(
+        cq: *mut bindings::ib_cq,
+        flags: bindings::ib_cq_notify_flags,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let inner = unsafe { CqObject::<D>::get(cq)? };
+            let kind = flags & bindings::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK;
+            let arm = if kind == bindings::ib_cq_notify_flags_IB_CQ_SOLICITED {
+                Arm::Solicited
+            } else {
+                Arm::Next
+            };
+            let waiting = D::arm_cq(inner, arm);
+            let report = flags & bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
+            Ok(c_int::from(report && waiting))
+        })
+    }
+
+    /// Makes a queue pair.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with zeroed memory of `size_ib_qp` octets that names its device, and
+    /// with queues and a domain of that device.
+    pub(super) unsafe extern "C" fn create_qp(
+        qp: *mut bindings::ib_qp,
+        init: *mut bindings::ib_qp_init_attr,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let (device, init, udata) = unsafe {
+                (
+                    DeviceObject::<D>::get((*qp).device)?,
+                    &mut *init,
+                    Udata::new(udata),
+                )
+            };
+            if init.qp_type != bindings::ib_qp_type_IB_QPT_RC || init.create_flags != 0 {
+                return Err(EOPNOTSUPP);
+            }
+            // SAFETY: As above; a queue pair without completion queues is refused.
+            let (pd, send_cq, recv_cq, srq) = unsafe {
+                (
+                    PdObject::<D>::get((*qp).pd)?,
+                    CqObject::<D>::get(init.send_cq)?.clone(),
+                    CqObject::<D>::get(init.recv_cq)?.clone(),
+                    match NonNull::new(init.srq) {
+                        Some(srq) => Some(SrqObject::<D>::get(srq.as_ptr())?.clone()),
+                        None => None,
+                    },
+                )
+            };
+            let core = CoreRef::new(CoreQp::new(NonNull::new(qp).ok_or(EINVAL)?))?;
+            let unmade = RetireOnDrop(&core);
+            let inner = D::create_qp(
+                device,
+                QpRequest {
+                    pd,
+                    send_cq,
+                    recv_cq,
+                    srq,
+                    cap: Cap::from_raw(&init.cap),
+                    signal_all: init.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR,
+                    owner: Udata::owner(udata),
+                    core: core.clone(),
+                },
+            )?;
+            // SAFETY: The caller's promise.
+            let result = unsafe { Self::finish_qp(qp, init, udata, &inner, &core) };
+            match result {
+                Ok(()) => core::mem::forget(unmade),
+                Err(_) => D::destroy_qp(device, &inner),
+            }
+            result.map(|()| 0)
+        })
+    }
+
+    /// Tells the process about its queue pair, and puts it into place.
+    ///
+    /// # Safety
+    ///
+    /// As of [`create_qp`](Self::create_qp).
+    unsafe fn finish_qp(
+        qp: *mut bindings::ib_qp,
+        init: &mut bindings::ib_qp_init_attr,
+        udata: Option<Udata>,
+        inner: &Arc<D::Qp>,
+        core: &Arc<CoreRef<CoreQp>>,
+    ) -> Result {
+        let info = D::qp_info(inner);
+        let sq = map(udata, Some(info.sq))?;
+        let rq = map(udata, info.rq)?;
+        if let Some(udata) = udata {
+            udata.reply(&bindings::siw_uresp_create_qp {
+                qp_id: info.number,
+                num_sqe: info.sq.slots(),
+                num_rqe: info.rq.map_or(0, |ring| ring.slots()),
+                pad: 0,
+                sq_key: key(&sq),
+                rq_key: key(&rq),
+            })?;
+        }
+        info.cap.fill(&mut init.cap);
+        // SAFETY: The caller's promise.
+        unsafe {
+            (*qp).qp_num = info.number;
+            QpObject::<D>::fill(qp, inner.clone(), Some(core.clone()), [sq, rq]);
+        }
+        D::qp_is_made(inner);
+        Ok(())
+    }
+
+    /// Changes attributes of a queue pair.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a queue pair of ours and attributes.
+    pub(super) unsafe extern "C" fn modify_qp(
+        qp: *mut bindings::ib_qp,
+        attr: *mut bindings::ib_qp_attr,
+        mask: c_int,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let (device, inner, attr) = unsafe {
+                (
+                    objects::device::<D>((*qp).device)?,
+                    QpObject::<D>::get(qp)?,
+                    &*attr,
+                )
+            };
+            // SAFETY: As above.
+            let change = unsafe { Change::from_raw(attr, mask as u32) };
+            D::modify_qp(device, inner, &change)?;
+            Ok(0)
+        })
+    }
+
+    /// Tells attributes of a queue pair.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a queue pair of ours and room for the answer.
+    pub(super) unsafe extern "C" fn query_qp(
+        qp: *mut bindings::ib_qp,
+        attr: *mut bindings::ib_qp_attr,
+        _mask: c_int,
+        init: *mut bindings::ib_qp_init_attr,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let (inner, attr, init) = unsafe { (QpObject::<D>::get(qp)?, &mut *attr, &mut *init) };
+            *attr = pin_init::zeroed();
+            *init = pin_init::zeroed();
+            // SAFETY: A live queue pair and its device.
+            unsafe {
+                let info = bindings::rsiw_port_info((*qp).device);
+                D::query_qp(inner).fill(info.mtu, attr, init);
+                init.event_handler = (*qp).event_handler;
+                init.qp_context = (*qp).qp_context;
+                init.send_cq = (*qp).send_cq;
+                init.recv_cq = (*qp).recv_cq;
+                init.srq = (*qp).srq;
+            }
+            Ok(0)
+        })
+    }
+
+    /// Ends a queue pair.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it once with what [`create_qp`](Self::create_qp) has filled in.
+    pub(super) unsafe extern "C" fn destroy_qp(
+        qp: *mut bindings::ib_qp,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        // References of `iw_cm` may still lead to the object while this waits for them, so that
+        // it is emptied afterwards.
+        // SAFETY: The caller's promise.
+        let found = unsafe { (objects::device::<D>((*qp).device), QpObject::<D>::get(qp)) };
+        if let (Ok(device), Ok(inner)) = found {
+            D::destroy_qp(device, inner);
+        }
+        // SAFETY: As above, and the object is not in use any more.
+        drop(unsafe { QpObject::<D>::empty(qp) });
+        0
+    }
+
+    /// Posts send work requests, or rings the doorbell of a process.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` or a kernel user calls it with a queue pair of ours and a valid chain.
+    pub(super) unsafe extern "C" fn post_send(
+        qp: *mut bindings::ib_qp,
+        wr: *const bindings::ib_send_wr,
+        bad: *mut *const bindings::ib_send_wr,
+    ) -> c_int {
+        // SAFETY: The caller's promise.
+        let inner = match unsafe { QpObject::<D>::get(qp) } {
+            Ok(inner) => inner,
+            Err(error) => return error.to_errno(),
+        };
+        if wr.is_null() {
+            D::doorbell(inner);
+            return 0;
+        }
+        // SAFETY: The caller's promise.
+        unsafe { post(wr, bad, |wrs| D::post_send(inner, wrs)) }
+    }
+
+    /// Posts receive work requests.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` or a kernel user calls it with a queue pair of ours and a valid chain.
+    pub(super) unsafe extern "C" fn post_recv(
+        qp: *mut bindings::ib_qp,
+        wr: *const bindings::ib_recv_wr,
+        bad: *mut *const bindings::ib_recv_wr,
+    ) -> c_int {
+        // SAFETY: The caller's promise.
+        match unsafe { QpObject::<D>::get(qp) } {
+            // SAFETY: The caller's promise.
+            Ok(inner) => unsafe { post(wr, bad, |wrs| D::post_recv(inner, wrs)) },
+            Err(error) => error.to_errno(),
+        }
+    }
+}

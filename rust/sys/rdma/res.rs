@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What `rdma resource show -dd` tells of an object: driver attributes.
+//!
+//! C header: [`include/rdma/restrack.h`](srctree/include/rdma/restrack.h)
+
+use core::marker::PhantomData;
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    str::CStr, //
+};
+
+use crate::sys::{
+    bindings,
+    rdma::{
+        driver::Driver,
+        iwcm::{
+            CmOps,
+            Handle, //
+        }, //
+        objects::{
+            DeviceObject,
+            MrObject,
+            QpObject, //
+        },
+        vtable::Vtable,
+    }, //
+};
+
+/// Digits of a hexadecimal number.
+const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// Driver attributes that are being written to a netlink message.
+///
+/// # Invariants
+///
+/// `msg` is the message of the call being executed.
+pub(crate) struct ResAttrs<'a> {
+    /// The message.
+    msg: *mut bindings::sk_buff,
+    /// An attribute did not fit.
+    full: bool,
+    /// Borrowed from the call.
+    _call: PhantomData<&'a mut ()>,
+}
+
+impl ResAttrs<'_> {
+    /// Has `write` add attributes to `msg`; none if they do not all fit.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE`: the core starts another message.
+    ///
+    /// # Safety
+    ///
+    /// `msg` is a netlink message of the core's, and the caller's during the call.
+    unsafe fn write(
+        msg: *mut bindings::sk_buff,
+        write: impl FnOnce(&mut ResAttrs<'_>),
+    ) -> Result<c_int> {
+        // SAFETY: The caller's promise.
+        let nest = unsafe { bindings::rsiw_res_begin(msg) };
+        if nest.is_null() {
+            return Err(EMSGSIZE);
+        }
+        // INVARIANT: The caller's promise.
+        let mut attrs = ResAttrs {
+            msg,
+            full: false,
+            _call: PhantomData,
+        };
+        write(&mut attrs);
+        let whole = !attrs.full;
+        // SAFETY: As above; begun just before.
+        unsafe { bindings::rsiw_res_end(msg, nest, whole) };
+        match whole {
+            true => Ok(0),
+            false => Err(EMSGSIZE),
+        }
+    }
+
+    /// Notes whether an attribute did not fit.
+    fn done(&mut self, result: c_int) {
+        self.full |= to_result(result).is_err();
+    }
+
+    /// Adds a number.
+    pub(crate) fn number(&mut self, name: &CStr, value: u32) {
+        // SAFETY: By the type invariant; the core copies the name.
+        self.done(unsafe { bindings::rdma_nl_put_driver_u32(self.msg, name.as_char_ptr(), value) });
+    }
+
+    /// Adds a number of 64 bits.
+    pub(crate) fn long(&mut self, name: &CStr, value: u64) {
+        // SAFETY: As above.
+        self.done(unsafe { bindings::rdma_nl_put_driver_u64(self.msg, name.as_char_ptr(), value) });
+    }
+
+    /// Adds a number in hexadecimal, as a text: the tools show such numbers signed, or cut, in JSON.
+    pub(crate) fn hex(&mut self, name: &CStr, value: u64) {
+        let mut text = [0; 19];
+        let mut digits = value;
+        for octet in text.iter_mut().take(18).rev() {
+            *octet = HEX_DIGITS
+                .get((digits & 15) as usize)
+                .copied()
+                .unwrap_or(b'0');
+            digits >>= 4;
+        }
+        // Without the zeros in front.
+        let zeros = ((value | 1).leading_zeros() / 4) as usize;
+        if let Some([zero, x]) = text
+            .get_mut(zeros..)
+            .and_then(|text| text.first_chunk_mut())
+        {
+            (*zero, *x) = (b'0', b'x');
+        }
+        if let Some(Ok(text)) = text.get(zeros..).map(CStr::from_bytes_with_nul) {
+            self.text(name, text);
+        }
+    }
+
+    /// Adds a text.
+    pub(crate) fn text(&mut self, name: &CStr, value: &CStr) {
+        // SAFETY: As above; the text is copied, too.
+        self.done(unsafe {
+            bindings::rdma_nl_put_driver_string(self.msg, name.as_char_ptr(), value.as_char_ptr())
+        });
+    }
+
+    /// Adds yes or no.
+    pub(crate) fn flag(&mut self, name: &CStr, value: bool) {
+        self.text(name, if value { c"yes" } else { c"no" });
+    }
+}
+
+impl<D: Driver + CmOps> Vtable<D> {
+    /// Tells of a queue pair.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a message of its own and a queue pair of ours, which is not destroyed
+    /// meanwhile.
+    pub(super) unsafe extern "C" fn fill_res_qp_entry(
+        msg: *mut bindings::sk_buff,
+        qp: *mut bindings::ib_qp,
+    ) -> c_int {
+        kernel::error::from_result(|| {
+            // SAFETY: The caller's promise.
+            let inner = unsafe { QpObject::<D>::get(qp)? };
+            // SAFETY: As above.
+            unsafe { ResAttrs::write(msg, |attrs| D::describe_qp(inner, attrs)) }
+        })
+    }
+
+    /// Tells of a memory region.
+    ///
+    /// # Safety
+    ///
+    /// As [`fill_res_qp_entry`](Self::fill_res_qp_entry), with a region.
+    pub(super) unsafe extern "C" fn fill_res_mr_entry(
+        msg: *mut bindings::sk_buff,
+        mr: *mut bindings::ib_mr,
+    ) -> c_int {
+        kernel::error::from_result(|| {
+            // SAFETY: The caller's promise.
+            let inner = unsafe { MrObject::<D>::get(mr)? };
+            // SAFETY: As above.
+            unsafe { ResAttrs::write(msg, |attrs| D::describe_mr(inner, attrs)) }
+        })
+    }
+
+    /// Tells of an identifier of `rdma_cm`.
+    ///
+    /// # Safety
+    ///
+    /// As [`fill_res_qp_entry`](Self::fill_res_qp_entry), with an identifier that is bound to a device
+    /// of ours.
+    pub(super) unsafe extern "C" fn fill_res_cm_id_entry(
+        msg: *mut bindings::sk_buff,
+        id: *mut bindings::rdma_cm_id,
+    ) -> c_int {
+        kernel::error::from_result(|| {
+            // SAFETY: The caller's promise.
+            let device = unsafe { DeviceObject::<D>::get((*id).device)? };
+            // SAFETY: As above; bound to a device of `iw_cm`.
+            let data = unsafe { bindings::rsiw_cm_provider_data(id) };
+            let Some(handle) = Handle::from_provider_data(data) else {
+                return Ok(0);
+            };
+            // SAFETY: The caller's promise.
+            unsafe { ResAttrs::write(msg, |attrs| D::describe_cm_id(device, handle, attrs)) }
+        })
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Settings of a device: files of sysfs.
+//!
+//! C header: [`include/linux/sysfs.h`](srctree/include/linux/sysfs.h)
+
+use kernel::{
+    error::from_result,
+    prelude::*, //
+};
+
+use crate::sys::{
+    bindings,
+    rdma::{
+        driver::Driver,
+        iwcm::CmOps, //
+        objects::DeviceObject,
+        vtable::Vtable,
+    }, //
+};
+
+/// A setting of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    /// Whether connections ask for CRCs: 0 or 1.
+    Crc,
+    /// The longest delay of a doorbell, in microseconds.
+    DoorbellCoalesceUsecs,
+}
+
+impl Setting {
+    /// The setting of that number.
+    fn from_number(number: u32) -> Option<Self> {
+        match number {
+            bindings::RSIW_SETTING_CRC => Some(Self::Crc),
+            bindings::RSIW_SETTING_DOORBELL_COALESCE_USECS => Some(Self::DoorbellCoalesceUsecs),
+            _ => None,
+        }
+    }
+}
+
+impl<D: Driver + CmOps> Vtable<D> {
+    /// Gives a device its files.
+    ///
+    /// # Safety
+    ///
+    /// `device` is allocated, and not registered.
+    pub(super) unsafe fn add_settings(device: *mut bindings::ib_device) {
+        // SAFETY: The caller's promise.
+        unsafe {
+            bindings::rsiw_device_settings(
+                device,
+                Some(Self::get_setting),
+                Some(Self::set_setting),
+            );
+        }
+    }
+
+    /// Reads a setting.
+    ///
+    /// # Safety
+    ///
+    /// Called with a device that is registered during the call, and room for the value.
+    unsafe extern "C" fn get_setting(
+        device: *mut bindings::ib_device,
+        number: u32,
+        value: *mut u32,
+    ) -> c_int {
+        from_result(|| {
+            let setting = Setting::from_number(number).ok_or(EINVAL)?;
+            // SAFETY: The caller's promise.
+            unsafe { *value = D::setting(DeviceObject::<D>::get(device)?, setting) };
+            Ok(0)
+        })
+    }
+
+    /// Changes a setting.
+    ///
+    /// # Safety
+    ///
+    /// As [`get_setting`](Self::get_setting).
+    unsafe extern "C" fn set_setting(
+        device: *mut bindings::ib_device,
+        number: u32,
+        value: u32,
+    ) -> c_int {
+        from_result(|| {
+            let setting = Setting::from_number(number).ok_or(EINVAL)?;
+            // SAFETY: The caller's promise.
+            let device = unsafe { DeviceObject::<D>::get(device)? };
+            D::set_setting(device, setting, value).map(|()| 0)
+        })
+    }
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The verbs of shared receive queues.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use core::ptr::NonNull;
+
+use kernel::{
+    error::from_result,
+    prelude::*, //
+};
+
+use crate::sys::{
+    bindings,
+    errno::EOPNOTSUPP,
+    rdma::{
+        core_ref::{
+            CoreRef,
+            RetireOnDrop, //
+        },
+        driver::{
+            Driver,
+            SrqAttr, //
+        },
+        event::CoreSrq,
+        objects::{
+            DeviceObject,
+            PdObject,
+            SrqObject, //
+        },
+        queue_verbs::{
+            key,
+            map,
+            post, //
+        },
+        udata::Udata,
+        vtable::Vtable, //
+    }, //
+};
+
+impl<D: Driver> Vtable<D> {
+    /// Makes a shared receive queue.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with zeroed memory of `size_ib_srq` octets that names its device and
+    /// domain.
+    pub(super) unsafe extern "C" fn create_srq(
+        srq: *mut bindings::ib_srq,
+        init: *mut bindings::ib_srq_init_attr,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let (device, pd, init, udata) = unsafe {
+                (
+                    DeviceObject::<D>::get((*srq).device)?,
+                    PdObject::<D>::get((*srq).pd)?,
+                    &mut *init,
+                    Udata::new(udata),
+                )
+            };
+            if init.srq_type != bindings::ib_srq_type_IB_SRQT_BASIC {
+                return Err(EOPNOTSUPP);
+            }
+            let attr = SrqAttr {
+                max_wr: init.attr.max_wr,
+                max_sge: init.attr.max_sge,
+                limit: init.attr.srq_limit,
+            };
+            let core = CoreRef::new(CoreSrq::new(NonNull::new(srq).ok_or(EINVAL)?))?;
+            let unmade = RetireOnDrop(&core);
+            let inner = D::create_srq(device, pd, attr, Udata::owner(udata), core.clone())?;
+            let ring = D::srq_ring(&inner);
+            let mapping = map(udata, Some(ring))?;
+            if let Some(udata) = udata {
+                udata.reply(&bindings::siw_uresp_create_srq {
+                    num_rqe: ring.slots(),
+                    pad: 0,
+                    srq_key: key(&mapping),
+                })?;
+            }
+            let attr = D::query_srq(&inner);
+            init.attr.max_wr = attr.max_wr;
+            init.attr.max_sge = attr.max_sge;
+            core::mem::forget(unmade);
+            // SAFETY: The caller's promise.
+            unsafe { SrqObject::<D>::fill(srq, inner, Some(core), [mapping, None]) };
+            Ok(0)
+        })
+    }
+
+    /// Arms the limit event; a queue can not be resized.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a queue of ours and attributes.
+    pub(super) unsafe extern "C" fn modify_srq(
+        srq: *mut bindings::ib_srq,
+        attr: *mut bindings::ib_srq_attr,
+        mask: bindings::ib_srq_attr_mask,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let (inner, attr) = unsafe { (SrqObject::<D>::get(srq)?, &*attr) };
+            if mask & !bindings::ib_srq_attr_mask_IB_SRQ_LIMIT != 0 {
+                return Err(EOPNOTSUPP);
+            }
+            if mask & bindings::ib_srq_attr_mask_IB_SRQ_LIMIT != 0 {
+                D::limit_srq(inner, attr.srq_limit)?;
+            }
+            Ok(0)
+        })
+    }
+
+    /// Tells what a shared receive queue is like.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a queue of ours and room for the answer.
+    pub(super) unsafe extern "C" fn query_srq(
+        srq: *mut bindings::ib_srq,
+        attr: *mut bindings::ib_srq_attr,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let (inner, attr) = unsafe { (SrqObject::<D>::get(srq)?, &mut *attr) };
+            let now = D::query_srq(inner);
+            attr.max_wr = now.max_wr;
+            attr.max_sge = now.max_sge;
+            attr.srq_limit = now.limit;
+            Ok(0)
+        })
+    }
+
+    /// Ends a shared receive queue.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it once with what [`create_srq`](Self::create_srq) has filled in.
+    pub(super) unsafe extern "C" fn destroy_srq(
+        srq: *mut bindings::ib_srq,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        // A handler that is still running may post.
+        // SAFETY: The caller's promise.
+        if let Ok(inner) = unsafe { SrqObject::<D>::get(srq) } {
+            D::destroy_srq(inner);
+        }
+        // SAFETY: As above, and the object is not in use any more.
+        drop(unsafe { SrqObject::<D>::empty(srq) });
+        0
+    }
+
+    /// Posts receive work requests to a shared queue.
+    ///
+    /// # Safety
+    ///
+    /// A kernel user calls it with a queue of ours and a valid chain.
+    pub(super) unsafe extern "C" fn post_srq_recv(
+        srq: *mut bindings::ib_srq,
+        wr: *const bindings::ib_recv_wr,
+        bad: *mut *const bindings::ib_recv_wr,
+    ) -> c_int {
+        // SAFETY: The caller's promise.
+        match unsafe { SrqObject::<D>::get(srq) } {
+            // SAFETY: The caller's promise.
+            Ok(inner) => unsafe { post(wr, bad, |wrs| D::post_srq(inner, wrs)) },
+            Err(error) => error.to_errno(),
+        }
+    }
+}

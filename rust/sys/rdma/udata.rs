@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The driver's part of what a process and the kernel say to each other in a verbs call.
+//!
+//! C header: [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h)
+
+use core::ptr::NonNull;
+
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
+use zerocopy::{
+    FromBytes,
+    Immutable,
+    IntoBytes, //
+};
+
+use crate::sys::{
+    bindings,
+    rdma::ring::Owner, //
+};
+
+/// A verbs call of a process.
+///
+/// # Invariants
+///
+/// Valid during the call.
+#[derive(Clone, Copy)]
+pub(super) struct Udata(NonNull<bindings::ib_udata>);
+
+impl Udata {
+    /// That of a verbs call; `None` for calls of kernel users.
+    ///
+    /// # Safety
+    ///
+    /// `udata` is null or that of the call being executed.
+    pub(super) unsafe fn new(udata: *mut bindings::ib_udata) -> Option<Self> {
+        // INVARIANT: The caller's promise.
+        NonNull::new(udata).map(Self)
+    }
+
+    /// That of an ioctl-style call.
+    ///
+    /// # Safety
+    ///
+    /// `attrs` is null or the attributes of the call being executed.
+    pub(super) unsafe fn of_attrs(attrs: *mut bindings::uverbs_attr_bundle) -> Option<Self> {
+        if attrs.is_null() {
+            return None;
+        }
+        // SAFETY: The caller's promise.
+        unsafe { Self::new(bindings::rsiw_attrs_udata(attrs)) }
+    }
+
+    /// The owner of what the call makes.
+    pub(super) fn owner(this: Option<Self>) -> Owner {
+        match this {
+            Some(_) => Owner::User,
+            None => Owner::kernel(),
+        }
+    }
+
+    /// The user context of the process.
+    pub(super) fn context(self) -> Result<NonNull<bindings::ib_ucontext>> {
+        // SAFETY: By the invariant of the type.
+        NonNull::new(unsafe { bindings::rsiw_udata_context(self.0.as_ptr()) }).ok_or(EINVAL)
+    }
+
+    /// What the process has sent; `None` when that is too short.
+    ///
+    /// Longer requests of newer libraries are fine as long as the rest is zero.
+    pub(super) fn request<T: FromBytes>(self) -> Result<Option<T>> {
+        // SAFETY: By the invariant of the type.
+        let len = unsafe { (*self.0.as_ptr()).inlen };
+        if len < size_of::<T>() {
+            return Ok(None);
+        }
+        let mut request = T::new_zeroed();
+        // SAFETY: Room for that many octets, of which any make a value (`FromBytes`).
+        to_result(unsafe {
+            bindings::_ib_copy_validate_udata_in(
+                self.0.as_ptr(),
+                core::ptr::from_mut(&mut request).cast(),
+                size_of::<T>(),
+                size_of::<T>(),
+            )
+        })?;
+        Ok(Some(request))
+    }
+
+    /// Answers; `EINVAL` when the process has not enough room.
+    pub(super) fn reply<T: IntoBytes + Immutable>(self, reply: &T) -> Result {
+        // SAFETY: By the invariant of the type.
+        let room = unsafe { (*self.0.as_ptr()).outlen };
+        if room < size_of::<T>() {
+            return Err(EINVAL);
+        }
+        // SAFETY: That many octets, all of them initialized (`IntoBytes`).
+        to_result(unsafe {
+            bindings::_ib_respond_udata(
+                self.0.as_ptr(),
+                core::ptr::from_ref(reply).cast(),
+                size_of::<T>(),
+            )
+        })
+    }
+}

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The table of verbs, and the verbs of devices, ports and protection domains.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use core::marker::PhantomData;
+
+use kernel::{
+    error::from_result,
+    ffi::c_char,
+    prelude::*, //
+};
+
+use crate::sys::{
+    bindings,
+    module, //
+    rdma::{
+        iwcm::{
+            Callbacks,
+            CmOps, //
+        }, //
+        mmap,
+        objects::{
+            CqObject,
+            DeviceObject,
+            PdObject,
+            QpObject,
+            SrqObject, //
+        },
+        udata::Udata,
+    },
+};
+
+/// The C callbacks for driver `D`.
+pub(super) struct Vtable<D>(PhantomData<D>);
+
+/// `IB_FW_VERSION_NAME_MAX`, which is `ETHTOOL_FWVERS_LEN`.
+const FW_VERSION_MAX: usize = 32;
+
+/// The one port.
+const PORT: u32 = 1;
+
+impl<D: CmOps> Vtable<D> {
+    /// The table for `ib_set_device_ops()`, which copies it.
+    pub(super) const OPS: bindings::ib_device_ops = bindings::ib_device_ops {
+        owner: module::this_module(),
+        driver_id: bindings::rdma_driver_id_RDMA_DRIVER_SIW,
+        uverbs_abi_ver: bindings::SIW_ABI_VERSION,
+
+        query_device: Some(Self::query_device),
+        get_dev_fw_str: Some(Self::get_dev_fw_str),
+        query_port: Some(Self::query_port),
+        get_port_immutable: Some(Self::get_port_immutable),
+        query_gid: Some(Self::query_gid),
+        dealloc_driver: Some(Self::dealloc_driver),
+        alloc_hw_port_stats: Some(Self::alloc_hw_port_stats),
+        get_hw_stats: Some(Self::get_hw_stats),
+        fill_res_qp_entry: Some(Self::fill_res_qp_entry),
+        fill_res_mr_entry: Some(Self::fill_res_mr_entry),
+        fill_res_cm_id_entry: Some(Self::fill_res_cm_id_entry),
+
+        alloc_ucontext: Some(Self::alloc_ucontext),
+        dealloc_ucontext: Some(Self::dealloc_ucontext),
+        disassociate_ucontext: Some(Self::disassociate_ucontext),
+        mmap: Some(mmap::mmap),
+        mmap_free: Some(mmap::mmap_free),
+
+        alloc_pd: Some(Self::alloc_pd),
+        dealloc_pd: Some(Self::dealloc_pd),
+
+        create_cq: Some(Self::create_cq),
+        destroy_cq: Some(Self::destroy_cq),
+        poll_cq: Some(Self::poll_cq),
+        req_notify_cq: Some(Self::req_notify_cq),
+
+        create_qp: Some(Self::create_qp),
+        modify_qp: Some(Self::modify_qp),
+        query_qp: Some(Self::query_qp),
+        destroy_qp: Some(Self::destroy_qp),
+        post_send: Some(Self::post_send),
+        post_recv: Some(Self::post_recv),
+
+        create_srq: Some(Self::create_srq),
+        modify_srq: Some(Self::modify_srq),
+        query_srq: Some(Self::query_srq),
+        destroy_srq: Some(Self::destroy_srq),
+        post_srq_recv: Some(Self::post_srq_recv),
+
+        get_dma_mr: Some(Self::get_dma_mr),
+        reg_user_mr: Some(Self::reg_user_mr),
+        alloc_mr: Some(Self::alloc_mr),
+        map_mr_sg: Some(Self::map_mr_sg),
+        dereg_mr: Some(Self::dereg_mr),
+
+        iw_add_ref: Some(Callbacks::<D>::add_ref),
+        iw_rem_ref: Some(Callbacks::<D>::rem_ref),
+        iw_get_qp: Some(Callbacks::<D>::get_qp),
+        iw_connect: Some(Callbacks::<D>::connect),
+        iw_accept: Some(Callbacks::<D>::accept),
+        iw_reject: Some(Callbacks::<D>::reject),
+        iw_create_listen: Some(Callbacks::<D>::create_listen),
+        iw_destroy_listen: Some(Callbacks::<D>::destroy_listen),
+
+        size_ib_ucontext: size_of::<bindings::ib_ucontext>(),
+        size_ib_pd: size_of::<PdObject<D>>(),
+        size_ib_cq: size_of::<CqObject<D>>(),
+        size_ib_qp: size_of::<QpObject<D>>(),
+        size_ib_srq: size_of::<SrqObject<D>>(),
+
+        ..pin_init::zeroed()
+    };
+
+    /// Tells what the device can do.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a device and room for the answer.
+    unsafe extern "C" fn query_device(
+        device: *mut bindings::ib_device,
+        attr: *mut bindings::ib_device_attr,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        // SAFETY: That of this call, or null.
+        let ret = unsafe { bindings::rsiw_no_udata_io(udata) };
+        if ret != 0 {
+            return ret;
+        }
+        // SAFETY: The caller's promise.
+        let (guid, attr) = unsafe { ((*device).node_guid, &mut *attr) };
+        D::LIMITS.fill(guid, attr);
+        0
+    }
+
+    /// Tells the version, for `rdma dev` and `fw_ver` of sysfs.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with room for `IB_FW_VERSION_NAME_MAX` octets.
+    unsafe extern "C" fn get_dev_fw_str(_device: *mut bindings::ib_device, text: *mut c_char) {
+        let version = module::VERSION.as_bytes();
+        const { assert!(module::VERSION.len() < FW_VERSION_MAX) };
+        // SAFETY: The caller's room holds the version and a NUL, as was asserted.
+        unsafe {
+            text.cast::<u8>()
+                .copy_from_nonoverlapping(version.as_ptr(), version.len());
+            text.add(version.len()).write(0);
+        }
+    }
+
+    /// Tells the state of the port: that of the interface.
+    ///
+    /// Takes no lock of the network: the caller may hold them. The speed is that of the interface when
+    /// its link last changed.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a device and zeroed room for the answer.
+    unsafe extern "C" fn query_port(
+        device: *mut bindings::ib_device,
+        port: u32,
+        attr: *mut bindings::ib_port_attr,
+    ) -> c_int {
+        if port != PORT {
+            return EINVAL.to_errno();
+        }
+        // SAFETY: The caller's promise.
+        let attr = unsafe { &mut *attr };
+        // SAFETY: A device; looks at its interface, if that is still there.
+        let info = unsafe { bindings::rsiw_port_info(device) };
+        attr.max_mtu = info.mtu;
+        attr.active_mtu = info.mtu;
+        attr.phys_mtu = info.octets;
+        attr.gid_tbl_len = D::LIMITS.gids as c_int;
+        attr.max_msg_sz = D::LIMITS.message;
+        attr.port_cap_flags = bindings::ib_port_capability_mask_bits_IB_PORT_CM_SUP
+            | bindings::ib_port_capability_mask_bits_IB_PORT_DEVICE_MGMT_SUP;
+        // SAFETY: A registered device, or one being registered, which has its object already.
+        let speed = unsafe { DeviceObject::<D>::get(device) }.map_or(0, |device| D::speed(device));
+        (attr.active_width, attr.active_speed) = width_and_speed(speed);
+        (attr.state, attr.phys_state) = if info.up {
+            (
+                bindings::ib_port_state_IB_PORT_ACTIVE,
+                bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_LINK_UP as u8,
+            )
+        } else {
+            (
+                bindings::ib_port_state_IB_PORT_DOWN,
+                bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_DISABLED as u8,
+            )
+        };
+        0
+    }
+
+    /// Tells what of a port never changes.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with room for the answer.
+    unsafe extern "C" fn get_port_immutable(
+        _device: *mut bindings::ib_device,
+        _port: u32,
+        immutable: *mut bindings::ib_port_immutable,
+    ) -> c_int {
+        // SAFETY: The caller's promise.
+        let immutable = unsafe { &mut *immutable };
+        immutable.gid_tbl_len = D::LIMITS.gids as c_int;
+        immutable.core_cap_flags = bindings::RDMA_CORE_PORT_IWARP;
+        0
+    }
+
+    /// Tells an entry of the GID table.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a device and room for the answer.
+    unsafe extern "C" fn query_gid(
+        device: *mut bindings::ib_device,
+        _port: u32,
+        index: c_int,
+        gid: *mut bindings::ib_gid,
+    ) -> c_int {
+        from_result(|| {
+            let index = u32::try_from(index)?;
+            // SAFETY: A registered device, or one being registered, which has its object already.
+            let device = unsafe { DeviceObject::<D>::get(device)? };
+            // SAFETY: The caller's promise: room for 16 octets.
+            unsafe { gid.cast::<[u8; 16]>().write(D::gid(device, index)) };
+            Ok(0)
+        })
+    }
+
+    /// The end of a device, or of the attempt to register one.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it once, when no verb is being executed any more.
+    unsafe extern "C" fn dealloc_driver(device: *mut bindings::ib_device) {
+        // SAFETY: The caller's promise.
+        if let Some(device) = unsafe { DeviceObject::<D>::empty(device) } {
+            D::removed(&device);
+        }
+    }
+
+    /// Makes a user context.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a context of a device and the data of the call.
+    unsafe extern "C" fn alloc_ucontext(
+        context: *mut bindings::ib_ucontext,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: That of this call.
+            let udata = unsafe { Udata::new(udata) }.ok_or(EINVAL)?;
+            let mut reply: bindings::siw_uresp_alloc_ctx = pin_init::zeroed();
+            // SAFETY: A context has its device.
+            reply.dev_id = unsafe { (*(*context).device).index };
+            udata.reply(&reply)?;
+            Ok(0)
+        })
+    }
+
+    /// Ends a user context, which holds nothing of ours.
+    ///
+    /// # Safety
+    ///
+    /// None.
+    unsafe extern "C" fn dealloc_ucontext(_context: *mut bindings::ib_ucontext) {}
+
+    /// The device goes while the context is open: `ib_core` ends its objects.
+    ///
+    /// That this callback is there is what lets a device go. Rings that are mapped stay until they
+    /// are unmapped: they are ordinary memory.
+    ///
+    /// # Safety
+    ///
+    /// None.
+    unsafe extern "C" fn disassociate_ucontext(_context: *mut bindings::ib_ucontext) {}
+
+    /// Makes a protection domain.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with zeroed memory of `size_ib_pd` octets that names its device.
+    unsafe extern "C" fn alloc_pd(
+        pd: *mut bindings::ib_pd,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise.
+            let device = unsafe { DeviceObject::<D>::get((*pd).device)? };
+            let inner = D::create_pd(device)?;
+            // SAFETY: The caller's promise.
+            unsafe { PdObject::<D>::fill(pd, inner, None, [None, None]) };
+            Ok(0)
+        })
+    }
+
+    /// Ends a protection domain.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it once with what [`alloc_pd`](Self::alloc_pd) has filled in.
+    unsafe extern "C" fn dealloc_pd(
+        pd: *mut bindings::ib_pd,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        // SAFETY: The caller's promise.
+        drop(unsafe { PdObject::<D>::empty(pd) });
+        0
+    }
+
+    /// Names the counters of a port.
+    ///
+    /// # Safety
+    ///
+    /// None.
+    unsafe extern "C" fn alloc_hw_port_stats(
+        _device: *mut bindings::ib_device,
+        _port: u32,
+    ) -> *mut bindings::rdma_hw_stats {
+        let mut descs = [const { core::ptr::null::<kernel::ffi::c_char>() }; MAX_COUNTERS];
+        for (slot, name) in descs.iter_mut().zip(D::COUNTERS) {
+            *slot = name.as_char_ptr();
+        }
+        let n = D::COUNTERS.len().min(MAX_COUNTERS);
+        // SAFETY: `n` names that live as long as the module.
+        unsafe { bindings::rsiw_alloc_stats(descs.as_ptr(), n as c_int) }
+    }
+
+    /// Reads the counters of a port.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a device and what
+    /// [`alloc_hw_port_stats`](Self::alloc_hw_port_stats) has made.
+    unsafe extern "C" fn get_hw_stats(
+        device: *mut bindings::ib_device,
+        stats: *mut bindings::rdma_hw_stats,
+        port: u32,
+        _index: c_int,
+    ) -> c_int {
+        from_result(|| {
+            if port != PORT {
+                return Err(EINVAL);
+            }
+            // SAFETY: The caller's promise.
+            let device = unsafe { DeviceObject::<D>::get(device)? };
+            let n = D::COUNTERS.len().min(MAX_COUNTERS);
+            for index in 0..n {
+                // SAFETY: There are `n` values.
+                unsafe {
+                    bindings::rsiw_set_stat(stats, index as c_int, D::counter(device, index))
+                };
+            }
+            Ok(n as c_int)
+        })
+    }
+}
+
+/// The width and speed of a port (`enum ib_port_width`, `enum ib_port_speed`) that carries at least
+/// so many megabits per second. Where the speed is not known it is 4X SDR, 10 Gb/s.
+fn width_and_speed(megabits: u32) -> (u8, u16) {
+    use bindings::{
+        ib_port_speed_IB_SPEED_EDR as EDR,
+        ib_port_speed_IB_SPEED_FDR10 as FDR10,
+        ib_port_speed_IB_SPEED_HDR as HDR,
+        ib_port_speed_IB_SPEED_NDR as NDR,
+        ib_port_speed_IB_SPEED_SDR as SDR,
+        ib_port_speed_IB_SPEED_XDR as XDR,
+        ib_port_width_IB_WIDTH_1X as X1,
+        ib_port_width_IB_WIDTH_2X as X2,
+        ib_port_width_IB_WIDTH_4X as X4,
+        ib_port_width_IB_WIDTH_8X as X8, //
+    };
+    let (width, speed) = match megabits {
+        0 => (X4, SDR),
+        1..=2_500 => (X1, SDR),
+        2_501..=5_000 => (X2, SDR),
+        5_001..=10_000 => (X1, FDR10),
+        10_001..=25_000 => (X1, EDR),
+        25_001..=40_000 => (X4, FDR10),
+        40_001..=50_000 => (X2, EDR),
+        50_001..=100_000 => (X4, EDR),
+        100_001..=200_000 => (X4, HDR),
+        200_001..=400_000 => (X4, NDR),
+        400_001..=800_000 => (X8, NDR),
+        _ => (X8, XDR),
+    };
+    (width as u8, speed as u16)
+}
+
+/// Counters that a driver can have.
+const MAX_COUNTERS: usize = 48;

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completions of kernel users.
+
+use core::ptr::NonNull;
+
+use kernel::prelude::*;
+
+use crate::sys::bindings;
+
+/// How an operation ended (`enum ib_wc_status`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum IbWcStatus {
+    /// Well.
+    Success = bindings::ib_wc_status_IB_WC_SUCCESS,
+    /// A local buffer was too short.
+    LocLen = bindings::ib_wc_status_IB_WC_LOC_LEN_ERR,
+    /// A local buffer was not accessible.
+    LocProt = bindings::ib_wc_status_IB_WC_LOC_PROT_ERR,
+    /// The queue pair could not do it.
+    LocQpOp = bindings::ib_wc_status_IB_WC_LOC_QP_OP_ERR,
+    /// Flushed.
+    WrFlush = bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR,
+    /// The peer answered nonsense.
+    BadResp = bindings::ib_wc_status_IB_WC_BAD_RESP_ERR,
+    /// A local region did not give the right.
+    LocAccess = bindings::ib_wc_status_IB_WC_LOC_ACCESS_ERR,
+    /// The peer refused the access.
+    RemAccess = bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR,
+    /// The peer refused the request.
+    RemInvReq = bindings::ib_wc_status_IB_WC_REM_INV_REQ_ERR,
+    /// The peer had no receive for it in time.
+    RnrRetryExceeded = bindings::ib_wc_status_IB_WC_RNR_RETRY_EXC_ERR,
+    /// Anything else.
+    General = bindings::ib_wc_status_IB_WC_GENERAL_ERR,
+}
+
+/// What has ended (`enum ib_wc_opcode`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum IbWcOpcode {
+    /// A Send.
+    Send = bindings::ib_wc_opcode_IB_WC_SEND,
+    /// A Write.
+    Write = bindings::ib_wc_opcode_IB_WC_RDMA_WRITE,
+    /// A Read.
+    Read = bindings::ib_wc_opcode_IB_WC_RDMA_READ,
+    /// A local invalidation.
+    LocalInv = bindings::ib_wc_opcode_IB_WC_LOCAL_INV,
+    /// A fast registration.
+    RegMr = bindings::ib_wc_opcode_IB_WC_REG_MR,
+    /// A receive.
+    Recv = bindings::ib_wc_opcode_IB_WC_RECV,
+}
+
+/// A queue pair as `ib_core` knows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct QpPtr(pub(in crate::sys::rdma) NonNull<bindings::ib_qp>);
+
+impl QpPtr {
+    /// For `ib_core`.
+    pub(crate) fn as_ptr(self) -> *mut bindings::ib_qp {
+        self.0.as_ptr()
+    }
+}
+
+/// A completion for a kernel user.
+pub(crate) struct Wc {
+    /// The user's name of the work request.
+    pub(crate) id: u64,
+    /// How it ended.
+    pub(crate) status: IbWcStatus,
+    /// What it was.
+    pub(crate) opcode: IbWcOpcode,
+    /// Octets received or read.
+    pub(crate) bytes: u32,
+    /// The queue pair.
+    pub(crate) qp: QpPtr,
+    /// The key which the message has invalidated.
+    pub(crate) invalidated: Option<u32>,
+}
+
+/// Room for completions, filled from the front.
+pub(crate) struct WcRoom<'a> {
+    /// The array.
+    room: &'a mut [core::mem::MaybeUninit<bindings::ib_wc>],
+    /// Completions so far.
+    used: usize,
+}
+
+impl WcRoom<'_> {
+    /// Room for `n` completions at `wc`.
+    ///
+    /// # Safety
+    ///
+    /// `wc` is an array of `n` elements for the caller alone, or `n` is not positive.
+    pub(in crate::sys::rdma) unsafe fn new(wc: *mut bindings::ib_wc, n: c_int) -> Self {
+        let n = usize::try_from(n).unwrap_or(0);
+        let room = if n == 0 || wc.is_null() {
+            &mut []
+        } else {
+            // SAFETY: The caller's promise; the contents do not matter.
+            unsafe { core::slice::from_raw_parts_mut(wc.cast(), n) }
+        };
+        Self { room, used: 0 }
+    }
+
+    /// Whether there is no room left.
+    pub(crate) fn is_full(&self) -> bool {
+        self.used >= self.room.len()
+    }
+
+    /// Completions so far.
+    pub(in crate::sys::rdma) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Adds a completion; nothing happens when there is no room.
+    pub(crate) fn push(&mut self, wc: &Wc) {
+        let Some(slot) = self.room.get_mut(self.used) else {
+            return;
+        };
+        let mut out: bindings::ib_wc = pin_init::zeroed();
+        out.__bindgen_anon_1.wr_id = wc.id;
+        out.status = wc.status as u32;
+        out.opcode = wc.opcode as u32;
+        out.byte_len = wc.bytes;
+        out.qp = wc.qp.as_ptr();
+        if let Some(key) = wc.invalidated {
+            out.ex.invalidate_rkey = key;
+            out.wc_flags = bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as c_int;
+        }
+        slot.write(out);
+        self.used = self.used.wrapping_add(1);
+    }
+}

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tables from a number to a counted object, read without locks.
+//!
+//! Arriving data makes look-ups. A look-up takes no lock. Its result lasts as long as an RCU
+//! read-side section or the reference taken in it. The table's own reference outlives the section
+//! in which an entry was removed: RCU drops it after a grace period.
+//!
+//! C header: [`include/linux/xarray.h`](srctree/include/linux/xarray.h)
+
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    ops::Range, //
+};
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::{
+        rcu,
+        Arc,
+        ArcBorrow, //
+    },
+    types::Opaque, //
+};
+
+use crate::sys::{
+    bindings,
+    random, //
+};
+
+/// What an entry of the C object points to.
+#[repr(C)]
+struct Node<T> {
+    /// For the grace period after removal.
+    rcu: Opaque<bindings::callback_head>,
+    /// The table's reference.
+    item: Arc<T>,
+}
+
+/// A table from numbers of a range to `Arc<T>`.
+///
+/// The last reference may be dropped in softirq context.
+///
+/// # Invariants
+///
+/// Every present entry of `xa` is a `KBox<Node<T>>` owned by the table; one that was removed is
+/// freed after a grace period.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Table<T: Send + Sync + 'static> {
+    /// The entries; its lock is taken with interrupts off.
+    #[pin]
+    xa: Opaque<bindings::xarray>,
+    /// The numbers there may be.
+    range: Range<u32>,
+    /// Where the search for a free number begins; guarded by the lock of `xa`.
+    next: UnsafeCell<u32>,
+    /// The table owns its entries.
+    _entries: PhantomData<Arc<T>>,
+}
+
+// SAFETY: `xa` has a lock of its own, `next` is guarded by it, and `Arc<T>` may go anywhere.
+unsafe impl<T: Send + Sync> Send for Table<T> {}
+// SAFETY: As above.
+unsafe impl<T: Send + Sync> Sync for Table<T> {}
+
+impl<T: Send + Sync> Table<T> {
+    /// An empty table for the numbers of `range`.
+    pub(crate) fn new(range: Range<u32>) -> impl PinInit<Self> {
+        let len = range.end.saturating_sub(range.start);
+        let skip = random::u32().checked_rem(len).unwrap_or(0);
+        let next = range.start.saturating_add(skip);
+        pin_init!(Self {
+            xa <- Opaque::ffi_init(|slot| {
+                // SAFETY: `slot` is memory for an xarray.
+                unsafe { bindings::rsiw_xa_init(slot) }
+            }),
+            range,
+            next: UnsafeCell::new(next),
+            _entries: PhantomData,
+        })
+    }
+
+    /// Enters `item` under `id`. Process context; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: `id` is out of range. `EBUSY`: it is taken. `ENOMEM`.
+    pub(crate) fn insert_at(&self, id: u32, item: Arc<T>) -> Result {
+        if !self.range.contains(&id) {
+            return Err(EINVAL);
+        }
+        let node = Self::node(item)?;
+        // SAFETY: `xa` is initialized; the entry is a pointer to a `Node<T>`.
+        let result = to_result(unsafe {
+            bindings::rsiw_xa_insert(
+                self.xa.get(),
+                id as usize,
+                node.cast(),
+                bindings::GFP_KERNEL,
+            )
+        });
+        if result.is_err() {
+            // SAFETY: It was not entered, so it is still ours.
+            drop(unsafe { KBox::from_raw(node) });
+        }
+        result
+    }
+
+    /// Enters what `make` makes under a free number, which `make` is told. The numbers are given
+    /// out in a circle. Process context; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`: no number is free. `ENOMEM`, and what `make` returns.
+    pub(crate) fn insert_with(&self, make: impl FnOnce(u32) -> Result<Arc<T>>) -> Result<Arc<T>> {
+        let last = self.range.end.checked_sub(1).ok_or(EBUSY)?;
+        let mut id = 0;
+        // SAFETY: `xa` is initialized, and its lock guards `next`. The place is reserved without
+        // an entry in it.
+        let result = unsafe {
+            bindings::rsiw_xa_reserve(
+                self.xa.get(),
+                &mut id,
+                self.range.start,
+                last,
+                self.next.get(),
+                bindings::GFP_KERNEL,
+            )
+        };
+        to_result(result)?;
+        let entered = make(id).and_then(|item| {
+            let node = Self::node(item.clone())?;
+            // SAFETY: `xa` is initialized; the entry is a pointer to a `Node<T>`.
+            let result = to_result(unsafe {
+                bindings::rsiw_xa_store(self.xa.get(), id as usize, node.cast())
+            });
+            if let Err(error) = result {
+                // SAFETY: It was not entered, so it is still ours.
+                drop(unsafe { KBox::from_raw(node) });
+                return Err(error);
+            }
+            Ok(item)
+        });
+        if entered.is_err() {
+            // SAFETY: `xa` is initialized; the reserved place has no entry.
+            unsafe { bindings::rsiw_xa_erase(self.xa.get(), id as usize) };
+        }
+        entered
+    }
+
+    /// Whether there is an entry under `id`, at this moment. Any context.
+    pub(crate) fn contains(&self, id: u32) -> bool {
+        // SAFETY: `xa` is initialized.
+        !unsafe { bindings::xa_load(self.xa.get(), id as usize) }.is_null()
+    }
+
+    /// The entry under `id`, for as long as `guard` lives. Any context.
+    #[inline]
+    pub(crate) fn get<'g>(&'g self, id: u32, guard: &'g rcu::Guard) -> Option<&'g T> {
+        let _ = guard;
+        // SAFETY: `xa` is initialized.
+        let node = unsafe { bindings::xa_load(self.xa.get(), id as usize) }.cast::<Node<T>>();
+        // SAFETY: By the type invariant a `Node<T>`, which lives as long as the RCU section.
+        unsafe { node.as_ref() }.map(|node| &*node.item)
+    }
+
+    /// The entry under `id`. Any context.
+    #[inline]
+    pub(crate) fn get_arc(&self, id: u32) -> Option<Arc<T>> {
+        let guard = rcu::read_lock();
+        let item: *const T = self.get(id, &guard)?;
+        // SAFETY: It lies in an `Arc`, of which the table's reference lasts as long as `guard`.
+        Some(unsafe { ArcBorrow::from_raw(item) }.into())
+    }
+
+    /// Calls `f` with the entries, one after the other. What is entered or removed meanwhile may be missed.
+    /// Process context; does not sleep.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&T)) {
+        let mut from = self.range.start;
+        while let Some(id) = self.find(from) {
+            {
+                let guard = rcu::read_lock();
+                if let Some(item) = self.get(id, &guard) {
+                    f(item);
+                }
+            }
+            let Some(next) = id.checked_add(1) else {
+                return;
+            };
+            from = next;
+        }
+    }
+
+    /// Takes the entry under `id` out. Readers that have it keep it for the rest of their RCU
+    /// section. Any context.
+    pub(crate) fn remove(&self, id: u32) -> Option<Arc<T>> {
+        // SAFETY: `xa` is initialized.
+        let node = unsafe { bindings::rsiw_xa_erase(self.xa.get(), id as usize) };
+        let node = node.cast::<Node<T>>();
+        // SAFETY: By the type invariant a `Node<T>`; no other context took it out.
+        let item = unsafe { node.as_ref() }?.item.clone();
+        // SAFETY: The node can not be found any more, and is freed once the readers that found it
+        // are through. `rcu` is unused until then.
+        unsafe { bindings::call_rcu((*node).rcu.get(), Some(Self::free)) };
+        Some(item)
+    }
+
+    /// The first number, not below `from`, of an entry.
+    fn find(&self, from: u32) -> Option<u32> {
+        let mut index = from as usize;
+        // SAFETY: `xa` is initialized; `XA_PRESENT` is the filter for any entry.
+        let entry = unsafe {
+            bindings::xa_find(
+                self.xa.get(),
+                &mut index,
+                u32::MAX as usize,
+                bindings::RSIW_XA_PRESENT,
+            )
+        };
+        (!entry.is_null())
+            .then(|| u32::try_from(index).ok())
+            .flatten()
+    }
+
+    /// Makes what an entry points to.
+    fn node(item: Arc<T>) -> Result<*mut Node<T>> {
+        let node = Node {
+            rcu: Opaque::uninit(),
+            item,
+        };
+        Ok(KBox::into_raw(KBox::new(node, GFP_KERNEL)?))
+    }
+
+    /// Frees a removed entry.
+    ///
+    /// # Safety
+    ///
+    /// Called by RCU with the first field of a `Node<T>` in a box, once, in softirq context.
+    unsafe extern "C" fn free(head: *mut bindings::callback_head) {
+        // SAFETY: By this function's contract.
+        drop(unsafe { KBox::from_raw(head.cast::<Node<T>>()) });
+    }
+}
+
+#[pinned_drop]
+impl<T: Send + Sync> PinnedDrop for Table<T> {
+    fn drop(self: Pin<&mut Self>) {
+        let mut from = 0;
+        while let Some(id) = self.find(from) {
+            drop(self.remove(id));
+            let Some(next) = id.checked_add(1) else {
+                break;
+            };
+            from = next;
+        }
+        // SAFETY: `xa` is initialized; this frees what it has of inner nodes.
+        unsafe { bindings::xa_destroy(self.xa.get()) };
+    }
+}
+
+#[kunit_tests(rsiw_sys_table)]
+mod tests {
+    use super::*;
+    use kernel::sync::atomic::{Acquire, Atomic, Full};
+
+    /// Counts its ends.
+    struct Item {
+        id: u32,
+        gone: Arc<Atomic<u32>>,
+    }
+
+    impl Drop for Item {
+        fn drop(&mut self) {
+            self.gone.fetch_add(1, Full);
+        }
+    }
+
+    fn table(range: Range<u32>) -> Result<(Arc<Table<Item>>, Arc<Atomic<u32>>)> {
+        let table = Arc::pin_init(Table::new(range), GFP_KERNEL)?;
+        Ok((table, Arc::new(Atomic::new(0u32), GFP_KERNEL)?))
+    }
+
+    fn item(id: u32, gone: &Arc<Atomic<u32>>) -> Result<Arc<Item>> {
+        let gone = gone.clone();
+        Ok(Arc::new(Item { id, gone }, GFP_KERNEL)?)
+    }
+
+    fn grace_period() {
+        // SAFETY: Process context.
+        unsafe { bindings::rcu_barrier() };
+    }
+
+    #[test]
+    fn finds_what_was_entered() -> Result {
+        let (table, gone) = table(1..100)?;
+        table.insert_at(7, item(7, &gone)?)?;
+        assert!(table.contains(7));
+        assert!(!table.contains(8));
+        assert_eq!(table.get_arc(7).ok_or(ENOENT)?.id, 7);
+        assert!(table.get_arc(8).is_none());
+        {
+            let guard = rcu::read_lock();
+            assert_eq!(table.get(7, &guard).ok_or(ENOENT)?.id, 7);
+        }
+        assert!(table.insert_at(7, item(7, &gone)?) == Err(EBUSY));
+        assert!(table.insert_at(0, item(0, &gone)?) == Err(EINVAL));
+        assert!(table.insert_at(100, item(100, &gone)?) == Err(EINVAL));
+        // The three that were refused are gone, the one that was entered is not.
+        assert_eq!(gone.load(Acquire), 3);
+        drop(table);
+        grace_period();
+        assert_eq!(gone.load(Acquire), 4);
+        Ok(())
+    }
+
+    #[test]
+    fn removed_lasts_for_a_grace_period() -> Result {
+        let (table, gone) = table(1..100)?;
+        table.insert_at(9, item(9, &gone)?)?;
+        {
+            let guard = rcu::read_lock();
+            let found = table.get(9, &guard).ok_or(ENOENT)?;
+            drop(table.remove(9).ok_or(ENOENT)?);
+            assert!(!table.contains(9));
+            // Nobody but the table had a reference, and it still has.
+            assert_eq!(found.id, 9);
+            assert_eq!(gone.load(Acquire), 0);
+        }
+        grace_period();
+        assert_eq!(gone.load(Acquire), 1);
+        assert!(table.remove(9).is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn gives_numbers_out_in_a_circle() -> Result {
+        let (table, gone) = table(2..5)?;
+        let mut seen = [0u32; 5];
+        for _ in 0..3 {
+            let item = table.insert_with(|id| item(id, &gone))?;
+            let count = seen.get_mut(item.id as usize).ok_or(ERANGE)?;
+            *count = count.wrapping_add(1);
+        }
+        assert_eq!(seen, [0, 0, 1, 1, 1]);
+        assert!(table.insert_with(|id| item(id, &gone)).is_err());
+        // What fails to be made leaves the number free.
+        drop(table.remove(3));
+        assert!(table.insert_with(|_| Err(EIO)).is_err());
+        assert_eq!(table.find(3), Some(4));
+        assert_eq!(table.insert_with(|id| item(id, &gone))?.id, 3);
+        drop(table);
+        grace_period();
+        assert_eq!(gone.load(Acquire), 4);
+        Ok(())
+    }
+}
