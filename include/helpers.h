@@ -38,6 +38,13 @@ void rsiw_local_bh_enable(void);
 void rsiw_preempt_disable(void);
 void rsiw_preempt_enable(void);
 
+/* Pins (rust/sys/rdma/pin.rs) */
+void rsiw_pin_begin(void);
+void rsiw_pin_end(void);
+void rsiw_pin_wait(void);
+void rsiw_pin_change_begin(const void *cell);
+void rsiw_pin_change_end(const void *cell);
+
 /* Tables */
 void rsiw_xa_init(struct xarray *xa);
 int rsiw_xa_insert(struct xarray *xa, unsigned long index, void *entry, gfp_t gfp);

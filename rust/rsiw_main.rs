@@ -124,7 +124,6 @@ struct Rsiw {
 impl kernel::InPlaceModule for Rsiw {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            _: { sys::rdma::pin::check_kernel()? },
             _: { params::check()? },
             _queues: sys::sync::work::Queues::new()?,
             _pool: sys::mm::pages::Pool::new()?,

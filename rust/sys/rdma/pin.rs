@@ -6,6 +6,10 @@
 //! waits until the last pin is gone, and then has exclusive access. Pins are held with
 //! bottom halves disabled and for a bounded time, so the wait is a short spin.
 //!
+//! With `CONFIG_PREEMPT_RT` a context that holds pins can be preempted, also by a real-time thread that
+//! revokes. There a revocation sleeps: it takes the lock that a context holds as long as it has pins
+//! (`rust/helpers/pin.c`), which lends that context its priority.
+//!
 //! The state word: bit 63 published, bit 62 busy (a context has or is about to get exclusive
 //! access), bits 32 to 39 the key, bits 0 to 31 the number of pins.
 
@@ -25,13 +29,11 @@ use kernel::{
             Release, //
         },
         Arc, //
-    }, //
+    },
+    types::NotThreadSafe, //
 };
 
-use crate::sys::{
-    errno::EOPNOTSUPP, //
-    sync::context::BhGuard,
-};
+use crate::sys::bindings;
 
 /// Published.
 const PUBLISHED: u64 = 1 << 63;
@@ -92,18 +94,55 @@ macro_rules! impl_has_pin_cell {
 }
 pub(crate) use impl_has_pin_cell;
 
-/// Whether this kernel can wait for pins as [`PinCell`] does.
-///
-/// # Errors
-///
-/// `EOPNOTSUPP` on `CONFIG_PREEMPT_RT`: a thread that holds a pin can be preempted there by one of a
-/// higher priority on its CPU that revokes, and spins for good.
-pub(crate) fn check_kernel() -> Result {
-    if cfg!(CONFIG_PREEMPT_RT) {
-        pr_err!("does not work on kernels with CONFIG_PREEMPT_RT\n");
-        return Err(EOPNOTSUPP);
+/// Has this context hold pins, with bottom halves disabled. Nests; not with interrupts off.
+struct PinSection(NotThreadSafe);
+
+impl PinSection {
+    /// Begins to hold pins.
+    #[inline]
+    fn new() -> Self {
+        // SAFETY: Balanced by `drop`, which runs in the same task: the type is not `Send`.
+        unsafe { bindings::rsiw_pin_begin() };
+        Self(NotThreadSafe)
     }
-    Ok(())
+}
+
+impl Drop for PinSection {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `new` has begun the section in this task.
+        unsafe { bindings::rsiw_pin_end() };
+    }
+}
+
+/// Lets this context change a cell, with bottom halves disabled. Does not nest; not with interrupts off.
+///
+/// With `CONFIG_PREEMPT_RT` other contexts that want to change the cell sleep meanwhile.
+struct ChangeGuard<'a, T> {
+    /// The cell.
+    cell: &'a PinCell<T>,
+    /// Dropped in the task that made it.
+    _task: NotThreadSafe,
+}
+
+impl<'a, T> ChangeGuard<'a, T> {
+    /// For that cell.
+    fn new(cell: &'a PinCell<T>) -> Self {
+        // SAFETY: Balanced by `drop`, which runs in the same task: the type is not `Send`. The address is
+        // only hashed.
+        unsafe { bindings::rsiw_pin_change_begin(core::ptr::from_ref(cell).cast()) };
+        Self {
+            cell,
+            _task: NotThreadSafe,
+        }
+    }
+}
+
+impl<T> Drop for ChangeGuard<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: `new` has begun the change in this task; the cell has not moved, as it is borrowed.
+        unsafe { bindings::rsiw_pin_change_end(core::ptr::from_ref(self.cell).cast()) };
+    }
 }
 
 impl<T> PinCell<T> {
@@ -136,7 +175,8 @@ impl<T> PinCell<T> {
     /// Gets exclusive access: sets `BUSY`, and clears `PUBLISHED`, if `accept` likes the state
     /// once nobody else is busy. Otherwise gives `false`.
     ///
-    /// Bottom halves are disabled, so the busy context is on another CPU and soon done.
+    /// The caller has a [`ChangeGuard`]: a busy context is on another CPU and soon done, and with
+    /// `CONFIG_PREEMPT_RT` there is none.
     fn enter(&self, accept: impl Fn(u64) -> bool) -> bool {
         let mut old = self.state.load(Relaxed);
         loop {
@@ -175,7 +215,7 @@ impl<T> PinCell<T> {
     /// Any context with interrupts on; `fill` runs with bottom halves disabled. Fails with `EBUSY`
     /// when the value is published already.
     pub(crate) fn publish(&self, key: u8, fill: impl FnOnce(&mut T) -> Result) -> Result {
-        let _bh = BhGuard::new();
+        let _change = ChangeGuard::new(self);
         if !self.enter(|old| old & PUBLISHED == 0) {
             return Err(EBUSY);
         }
@@ -202,7 +242,7 @@ impl<T> PinCell<T> {
     /// Any context with interrupts on; the caller holds no pin. Fails with `ENOENT` when the value is
     /// not published; a concurrent revocation is complete then.
     pub(crate) fn revoke<R>(&self, after: impl FnOnce(&mut T) -> R) -> Result<R> {
-        let _bh = BhGuard::new();
+        let _change = ChangeGuard::new(self);
         match self.enter(|old| old & PUBLISHED != 0) {
             true => self.finish_revoke(after),
             false => Err(ENOENT),
@@ -217,7 +257,7 @@ impl<T> PinCell<T> {
         accept: impl Fn(&T) -> bool,
         after: impl FnOnce(&mut T) -> R,
     ) -> Result<R> {
-        let _bh = BhGuard::new();
+        let _change = ChangeGuard::new(self);
         loop {
             if !self.try_pin(key) {
                 if self.state.load(Acquire) & BUSY != 0 {
@@ -258,7 +298,12 @@ impl<T> PinCell<T> {
     /// and ends the access.
     fn finish_revoke<R>(&self, after: impl FnOnce(&mut T) -> R) -> Result<R> {
         while self.state.load(Acquire) & PINS != 0 {
-            core::hint::spin_loop();
+            // SAFETY: The caller holds no pin, so it is in no section.
+            unsafe { bindings::rsiw_pin_wait() };
+            if cfg!(CONFIG_PREEMPT_RT) {
+                // What is left are pins about to be taken back.
+                break;
+            }
         }
         // SAFETY: `BUSY` is ours, and there are no pins but those that are about to be taken back
         // because `PUBLISHED` is not set.
@@ -276,8 +321,8 @@ impl<T> PinCell<T> {
 pub(crate) struct Pinned<H: HasPinCell> {
     /// Keeps the cell.
     owner: Arc<H>,
-    /// Nothing on this CPU can wait for the pin to go while it is held.
-    _bh: BhGuard,
+    /// Dropped after the pin: what waits for the pin waits for the section.
+    _section: PinSection,
 }
 
 impl<H: HasPinCell> Pinned<H> {
@@ -286,10 +331,13 @@ impl<H: HasPinCell> Pinned<H> {
     /// Interrupts are on.
     #[inline]
     pub(crate) fn new(owner: Arc<H>, key: u8) -> Option<Self> {
-        let bh = BhGuard::new();
+        let section = PinSection::new();
         // Not `then_some`: a value made too much would take a pin away when it is dropped.
         // INVARIANT: Just pinned.
-        owner.cell().try_pin(key).then(|| Self { owner, _bh: bh })
+        owner.cell().try_pin(key).then(|| Self {
+            owner,
+            _section: section,
+        })
     }
 
     /// What the value belongs to.
