@@ -1,0 +1,17 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 400
+# runs on: soak
+# The page about loss and delay under RDMA; packets were lost, and sent again by TCP.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=howto.sh
+. "$(dirname "$0")/howto.sh"
+
+modprobe sch_netem
+run_page docs/howto/netem.md
+
+# Not those of the page's end, where the discipline is gone: of the client's network namespace since its beginning.
+sent_again=$(on client nstat -asz TcpRetransSegs | awk '$1 == "TcpRetransSegs" { print $2 }')
+[ "$sent_again" -gt 0 ] || die "TCP sent nothing again"
+ok "TCP sent $sent_again segments again"

@@ -1,0 +1,10 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 400
+# The page about programs that connect their queue pairs without rdma_cm, with two hosts.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=howto.sh
+. "$(dirname "$0")/howto.sh"
+
+run_page docs/howto/roce-programs.md
