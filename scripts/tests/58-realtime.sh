@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 240
 # runs on: soak
-# Only on a kernel with PREEMPT_RT (make test T=22-realtime KERNEL=7.3-rt): a SCHED_FIFO thread deregisters a
+# Only on a kernel with PREEMPT_RT (make test T=58-realtime KERNEL=7.3-rt): a SCHED_FIFO thread deregisters a
 # region under traffic on its own CPU (src/fifo.c). Neither the limit of real-time threads nor the server of fair
 # threads gives the CPU to what holds the pin; the wait alone has to.
 # shellcheck source=../guest/lib.sh
