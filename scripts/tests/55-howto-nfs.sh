@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 400
-# runs on: soak
 # leaves a network namespace: the kernel's own server does, after NFS 4.1 or later over any RDMA
 # The page about NFS over RDMA, with two hosts: the commands are those of the page.
 # shellcheck source=../guest/lib.sh

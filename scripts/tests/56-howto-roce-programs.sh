@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 400
-# runs on: soak
 # The page about programs that connect their queue pairs without rdma_cm, with two hosts.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
