@@ -146,7 +146,7 @@ pub(super) struct Proto {
     pub(super) ending: Ending,
     /// The workaround for a silent siw responder.
     pub(super) siw_takeover: SiwTakeover,
-    /// What was read and TCP was not told of yet.
+    /// Octets that were read and not yet reported to TCP.
     pub(super) ack_batch: AckBatch,
     /// Memory that TCP keeps.
     pub(super) reserve: Reserve,
@@ -271,9 +271,9 @@ impl StreamState {
 pub(super) struct Batch<'a> {
     /// What both directions see.
     pub(super) ctx: Ctx<'a>,
-    /// The queue pair, which is told of the end.
+    /// The queue pair: receives the end of the stream.
     pub(super) owner: &'a dyn StreamOwner,
-    /// The user, which is told of events.
+    /// The user: receives events.
     pub(super) user: &'a dyn StreamUser,
     /// The protocol state.
     pub(super) proto: &'a mut Proto,
@@ -323,7 +323,7 @@ impl Batch<'_> {
         progress
     }
 
-    /// Takes in what arrived; returns the octets read, which TCP is still to be told of.
+    /// Receives what has arrived. Returns the octets read and not yet reported to TCP.
     #[inline]
     fn receive(&mut self, locked: &mut Locked) -> usize {
         let seen = self.proto.ack_batch.octets();

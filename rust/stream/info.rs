@@ -107,14 +107,13 @@ impl Stream {
         Some(state.info(locked.info(), retransmits))
     }
 
-    /// Segments that TCP has sent again, and that the device's counters have not been told of. Any
-    /// context.
+    /// Retransmitted segments that the device's counters do not include yet. Any context.
     pub(crate) fn retransmits(&self) -> u32 {
         let now = self.state.sock().retransmits();
         now.wrapping_sub(self.retransmits_told.load(Relaxed))
     }
 
-    /// Tells the device's counters of them. Any context.
+    /// Adds them to the device's counters. Any context.
     pub(crate) fn tell_retransmits(&self, counters: &Counters) {
         let now = self.state.sock().retransmits();
         let before = self.retransmits_told.xchg(now, Relaxed);

@@ -130,8 +130,8 @@ fn peek<'p, S: Source + ?Sized>(
 }
 
 impl Rx {
-    /// Takes in what arrived, or throws it away if `discard`; returns the octets read, which TCP is
-    /// still to be told of. TCP keeps `seen` octets that were read before.
+    /// Receives what has arrived, or discards it if `discard`. Returns the octets read and not yet
+    /// reported to TCP. TCP keeps `seen` octets that were read before.
     ///
     /// What ends the stream is left in the context.
     pub(in crate::stream) fn receive(
