@@ -13,8 +13,8 @@ PERFTEST_PORT=18600
 #
 # The latency tools connect twice, and their server opens the second listener only after the first
 # connection is up, while the client does not wait for it: with any driver it may find none, and
-# crashes then. A pair that ended so is run again, on another port. rsiw tells by an event that it
-# was refused, siw by the result of rdma_connect().
+# crashes then. late_listener has TCP try again; without nf_tables, a pair that ended so is run again,
+# on another port. rsiw tells by an event that it was refused, siw by the result of rdma_connect().
 perftest_pair() {
 	local label=$1 try client
 	client=$(log_of "$(label_of "$label")")
@@ -33,6 +33,27 @@ perftest_pair() {
 	done
 }
 
+# late_listener PORT [PREFIX]: a SYN to a port without a listener gets no answer, so TCP sends it again
+# after 1 s. The answer is a RST with sequence number 0 (RFC 9293 section 3.10.7.1).
+# shellcheck disable=SC2086 # PREFIX is a list of words
+late_listener() {
+	modprobe -q nf_tables || return 0
+	${2:-} nft -f - <<-EOF
+		table inet perftest
+		delete table inet perftest
+		table inet perftest {
+			chain refusals {
+				type filter hook output priority 0
+				tcp sport $1 tcp sequence 0 tcp flags & rst == rst drop
+			}
+		}
+	EOF
+}
+
+# no_late_listener [PREFIX]
+# shellcheck disable=SC2086 # PREFIX is a list of words
+no_late_listener() { ${1:-} nft delete table inet perftest 2>/dev/null || true; }
+
 # perftest_once LABEL ADDRESS SERVER_PREFIX CLIENT_PREFIX TOOL ARGUMENT...: fails as the client does.
 perftest_once() {
 	local label=$1 address=$2 before_server=$3 before_client=$4 tool=$5 server
@@ -46,11 +67,14 @@ perftest_once() {
 		die "$label: the server does not come up"
 	fi
 	# shellcheck disable=SC2086
+	[[ $tool != *_lat ]] || late_listener "$PERFTEST_PORT" "$before_server"
 	if ! (run 60 "$label" $before_client "$tool" ${PERFTEST_CM--R} -F -p "$PERFTEST_PORT" ${PERFTEST_FROM:+--bind_source_ip "$PERFTEST_FROM"} "$@" "$address"); then
 		show_log "$(log_of "server-$tool")"
 		stop "$server"
+		no_late_listener "$before_server"
 		return 1
 	fi
+	no_late_listener "$before_server"
 	finish "$server" 20 "server-$tool"
 }
 
