@@ -66,8 +66,8 @@ perftest_once() {
 		show_log "$(log_of "server-$tool")"
 		die "$label: the server does not come up"
 	fi
-	# shellcheck disable=SC2086
 	[[ $tool != *_lat ]] || late_listener "$PERFTEST_PORT" "$before_server"
+	# shellcheck disable=SC2086
 	if ! (run 60 "$label" $before_client "$tool" ${PERFTEST_CM--R} -F -p "$PERFTEST_PORT" ${PERFTEST_FROM:+--bind_source_ip "$PERFTEST_FROM"} "$@" "$address"); then
 		show_log "$(log_of "server-$tool")"
 		stop "$server"
