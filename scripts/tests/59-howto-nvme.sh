@@ -1,0 +1,13 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 400
+# runs on: soak
+# The page about NVMe over RDMA. Target and host of the kernel use the first network namespace only.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+HOWTO_ONE_NETWORK=1
+# shellcheck source=howto.sh
+. "$(dirname "$0")/howto.sh"
+
+mountpoint -q /sys/kernel/config || die "no configfs"
+run_page docs/howto/nvme.md
