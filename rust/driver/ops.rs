@@ -17,6 +17,7 @@ use crate::{
         Qp,
         QpParts, //
     },
+    sys::errno::EOPNOTSUPP,
     sys::rdma::{
         attr::{
             Attributes,
@@ -136,6 +137,15 @@ unsafe impl Driver for Rsiw {
 
     fn netns_exit(net: usize) {
         link::netns_exit(net)
+    }
+
+    fn enable(device: &RsiwDevice) -> Result {
+        // Programs would otherwise use the network of a namespace that they are not in.
+        if device.verbs().shares_netns() {
+            Ok(())
+        } else {
+            Err(EOPNOTSUPP)
+        }
     }
 
     fn removed(device: &Arc<RsiwDevice>) {

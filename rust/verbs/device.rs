@@ -216,6 +216,11 @@ impl Device {
         self.net == net
     }
 
+    /// Whether the core gives the device to the network namespace of its interface.
+    pub(crate) fn shares_netns(&self) -> bool {
+        self.core.is_accessible_in(self.net)
+    }
+
     /// Registered memory.
     #[inline]
     pub(crate) fn regions(&self) -> &RegionTable {

@@ -3,7 +3,7 @@
 # time limit: 400
 # runs on: uml
 # Network namespaces that go while their devices are in use: listeners and traffic
-# inside, processes outside, several devices at once, the stack's exclusive mode.
+# inside, processes outside, several devices at once, the stack's exclusive mode. A device stays with its interface.
 # What keeps a namespace keeps its devices; with its last user all of it goes.
 # shellcheck source=../guest/lib.sh
 . "$(dirname "$0")/../guest/lib.sh"
@@ -227,6 +227,61 @@ exclusive() {
 	ok "exclusive mode"
 }
 
+# speaks: rping between two programs of this namespace, on r0.
+speaks() {
+	spawn "rping-$1" rping -s -a 10.96.0.1 -p 7176 -C 5 -V
+	local server=$SPAWNED
+	wait_listening 7176
+	run 20 "rping $1" rping -c -a 10.96.0.1 -p 7176 -C 5 -V
+	finish "$server" 20 "rping-$1"
+}
+node_of() { test -e "$(uverbs_path r0)"; }
+clients_of() { verbs_node r0 || $IN_PEER grep -lx r0 /sys/class/infiniband_verbs/*/ibdev; }
+in_peer() { $IN_PEER rdma dev show | shows r0; }
+refused_move() {
+	refuse "moving a device away from its interface" 'not supported' rdma dev set r0 netns peer
+	not clients_of || die "the core's clients have a device that is not with its interface"
+}
+
+# The core's exclusive mode moves devices from one namespace to another, away from their interfaces.
+device_moves() {
+	local holder
+	wait_for 30 "the stack takes up its exclusive mode" rdma system set netns exclusive
+	make_netns peer
+	ip netns attach here $$
+	NETNS+=(here)
+	make_dummy mv0 10.96.0.1/24
+	make_link r0 mv0
+	spawn holder sh -c "exec '$RSIW_TESTBIN/hold' r0 10.96.0.1 <>'$WORK/steps'"
+	holder=$SPAWNED
+	wait_for 20 "the holder is ready" grep -q ready "$(log_of holder)"
+	refused_move
+	wait_for 20 "the holder is told" grep -q fatal "$(log_of holder)"
+	stop "$holder"
+	$IN_PEER rdma dev set r0 netns here
+	wait_for 10 "r0 has a uverbs node" verbs_node r0
+	wait_for 10 "the device node of r0" node_of
+	speaks "after the way back"
+	refused_move
+	remove_name
+	wait_for 20 "the device is back, as its other namespace is gone" verbs_node r0
+	wait_for 10 "the device node of r0" node_of
+	speaks "after the end of the namespace"
+	make_netns peer
+	refused_move
+	$IN_PEER rdma link del r0
+	wait_for 20 "the device is gone" not in_peer
+	make_link r0 mv0
+	speaks "on a device made anew"
+	refused_move
+	ip link del mv0
+	wait_for 20 "the device goes with its interface" not in_peer
+	remove_name
+	ip netns del here
+	wait_for 30 "the stack takes up its shared mode" rdma system set netns shared
+	ok "device moved away from its interface"
+}
+
 rsiw_load
 mkfifo "$WORK/steps"
 listener_inside
@@ -240,4 +295,5 @@ several_devices
 interface_moves
 strangers_at_the_door
 exclusive
+device_moves
 wait_for 30 "as few TCP sockets as at first ($SOCKETS)" sockets_back

@@ -147,6 +147,13 @@ impl DeviceRef {
         }
     }
 
+    /// Whether the core gives the device to the network namespace of that number: always, unless in the
+    /// core's exclusive mode the device is in another one. Any context.
+    pub(crate) fn is_accessible_in(&self, net: usize) -> bool {
+        // SAFETY: By the invariant of the type; the namespace is compared only.
+        unsafe { bindings::rdma_dev_access_netns(self.as_ptr(), net as *const bindings::net) }
+    }
+
     /// The network namespace of the interface; `None` when either is on its way out. Process
     /// context.
     pub(crate) fn netns(&self) -> Option<NetNs> {

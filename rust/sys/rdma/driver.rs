@@ -167,6 +167,9 @@ pub(crate) unsafe trait Driver: Sized + 'static {
     fn interfaces_changed();
     /// A network namespace, identified by a number, is going.
     fn netns_exit(net: usize);
+    /// The core is about to give the device to its clients: at its registration, and after
+    /// `rdma dev set netns`. After an error the device has no clients. Process context.
+    fn enable(device: &Self::Device) -> Result;
     /// The device is gone for its users; the core's reference to it is dropped after this.
     fn removed(device: &Arc<Self::Device>);
     /// Megabits per second of the interface, as far as known; 0: not known. Any context.

@@ -53,6 +53,7 @@ impl<D: CmOps> Vtable<D> {
         query_port: Some(Self::query_port),
         get_port_immutable: Some(Self::get_port_immutable),
         query_gid: Some(Self::query_gid),
+        enable_driver: Some(Self::enable_driver),
         dealloc_driver: Some(Self::dealloc_driver),
         alloc_hw_port_stats: Some(Self::alloc_hw_port_stats),
         get_hw_stats: Some(Self::get_hw_stats),
@@ -226,6 +227,19 @@ impl<D: CmOps> Vtable<D> {
             let device = unsafe { DeviceObject::<D>::get(device)? };
             // SAFETY: The caller's promise: room for 16 octets.
             unsafe { gid.cast::<[u8; 16]>().write(D::gid(device, index)) };
+            Ok(0)
+        })
+    }
+
+    /// The core is about to give the device to its clients.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it with a device that is registered, or being registered.
+    unsafe extern "C" fn enable_driver(device: *mut bindings::ib_device) -> c_int {
+        from_result(|| {
+            // SAFETY: The caller's promise; `register` has filled in the object.
+            D::enable(unsafe { DeviceObject::<D>::get(device)? })?;
             Ok(0)
         })
     }
