@@ -21,7 +21,7 @@ MODULES ?= all
 .PHONY: modules help demo test soak bench vm kunit lint picture rustdoc deb repo install uninstall clean distclean
 
 modules:
-	@scripts/host-module "$(KDIR)"
+	@scripts/release/host-module "$(KDIR)"
 
 help:
 	@echo 'rsiw: software iWARP, RDMA over ordinary TCP.'
@@ -52,33 +52,33 @@ help:
 	@echo 'What takes long to make is kept in $${RSIW_CACHE:-/var/cache/rsiw}.'
 
 demo:
-	@scripts/demo
+	@scripts/lab/demo
 
 test:
 	@scripts/test --kernel "$(KERNEL)" $(T)
 
 soak:
-	@scripts/soak "$(HOURS)"
+	@scripts/tests/soak "$(HOURS)"
 
 bench:
-	@QUICK="$(QUICK)" scripts/bench
+	@QUICK="$(QUICK)" scripts/lab/bench
 
 vm:
 	@scripts/module "$(KERNEL)"
-	@scripts/vm shell --kernel "$(KERNEL)"
+	@scripts/lab/vm shell --kernel "$(KERNEL)"
 
 kunit:
-	@scripts/kunit $(filter debug,$(KERNEL))
+	@scripts/tests/kunit $(filter debug,$(KERNEL))
 
 lint:
 	@scripts/lint
 
 picture:
-	@scripts/picture
-	@scripts/states
+	@scripts/tests/checks/picture
+	@scripts/tests/checks/states
 
 rustdoc:
-	@scripts/rustdoc "$(KERNEL)"
+	@scripts/tests/checks/rustdoc "$(KERNEL)"
 
 deb:
 	@rm -rf build/deb
@@ -97,13 +97,13 @@ repo:
 	@scripts/release/repo
 
 install:
-	@scripts/install "$(KDIR)"
+	@scripts/release/install "$(KDIR)"
 
 uninstall:
-	@scripts/install "$(KDIR)" remove
+	@scripts/release/install "$(KDIR)" remove
 
 clean:
 	rm -rf build rust/wire/target
 
 distclean: clean
-	@scripts/distclean
+	@scripts/release/distclean

@@ -3,7 +3,7 @@
 //! rsiw: soft-iWARP for Linux (RFC 5040, 5041, 5044, 6581 over kernel TCP sockets).
 //!
 //! The crate root: the module, its parameters, and the order of start and stop. Below it stand the
-//! rooms, each of which uses only those below it (docs/architecture.md, `scripts/floors`):
+//! rooms, each of which uses only those below it (docs/architecture.md, `scripts/tests/checks/floors`):
 //!
 //! - [`driver`]: what `ib_core` and `iw_cm` call, `rdma link`, and the life of a device
 //! - [`rendezvous`]: queue pairs that connect without rdma_cm ([`rendezvous::begin`])

@@ -6,6 +6,8 @@
 
 TOP=$(cd "$(dirname "$0")/.." && pwd)
 while [ "$TOP" != / ] && [ ! -e "$TOP/scripts/lib.sh" ]; do TOP=$(dirname "$TOP"); done
+# shellcheck disable=SC2034  # for the callers
+SCRIPTS=$TOP/scripts LAB=$TOP/scripts/lab
 
 if [ -n "${RSIW_CACHE:-}" ]; then
 	CACHE=$RSIW_CACHE

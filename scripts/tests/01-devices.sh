@@ -5,8 +5,8 @@
 # Making, showing and removing devices: on every kind of interface, with wrong
 # arguments, while processes hold them, when the interface changes or goes, when
 # its namespace goes, and together with the kernel's own siw.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 links_now() { rdma link show | sort; }
 

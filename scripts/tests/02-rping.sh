@@ -5,8 +5,8 @@
 # rping: 1,000 validated rounds at sizes from 64 octets to 64 KiB less one (the
 # most rping takes), over IPv4 and IPv6. A round is a Send, an RDMA Read, a Send,
 # an RDMA Write and a Send, so each size passes every message kind.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=rping.sh
 . "$(dirname "$0")/rping.sh"
 

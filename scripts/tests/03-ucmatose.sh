@@ -3,8 +3,8 @@
 # time limit: 120
 # ucmatose: 50 connections at once over one pair of processes, ten messages each
 # way, over IPv4 and IPv6.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 # fifty ADDRESS SIZE
 fifty() {

@@ -3,8 +3,8 @@
 # time limit: 120
 # librdmacm's smallest examples: rdma_server and rdma_client, and the pair that
 # uses a shared receive queue, rdma_xserver and rdma_xclient.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 # pair SERVER CLIENT ADDRESS [SERVER_ARGUMENT...]
 pair() {

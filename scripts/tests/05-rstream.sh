@@ -5,8 +5,8 @@
 # rsockets: the socket calls over RDMA, by rstream with verification, blocking,
 # non-blocking and with poll, over IPv4 and IPv6; riostream, whose data goes by
 # RDMA Writes at offsets; and rcopy, which copies a file.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 # stream LABEL ADDRESS ARGUMENT...
 stream() {

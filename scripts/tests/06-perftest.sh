@@ -5,8 +5,8 @@
 # perftest over rdma_cm: send, write and read, bandwidth and latency, at every
 # power of two (1 octet to 8 MiB), and at the three MTUs that make different
 # FPDU sizes: Ethernet's, jumbo, and the loopback's (FPDUs of up to 64768 octets).
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"
 

@@ -5,8 +5,8 @@
 # perftest in its other ways of working: completion events instead of polling,
 # inline data, several queue pairs, shared receive queue, both directions at
 # once, a completion for every request, IPv6.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"
 

@@ -4,8 +4,8 @@
 # The README's table of rsiw, siw and rxe: what it says of the others is seen, beside rsiw, in one
 # machine, by the same programs. (Rows on speed are make bench's. Read in siw's source and not shown:
 # its Terminate codes and RTR frames.)
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=pingpong.sh
 . "$(dirname "$0")/pingpong.sh"
 needs_stock

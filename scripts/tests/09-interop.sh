@@ -6,8 +6,8 @@
 # one interface, siw on another, each as client and as server, with CRC and
 # without. rping, perftest, and the data integrity generator in the form that
 # avoids siw's own defects.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 needs_stock
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"

@@ -5,8 +5,8 @@
 # device in a namespace (so too with siw on both sides and no rsiw loaded; not after NFS 4.0)
 # NFS over RDMA between rsiw and the kernel's own siw, each as server and as
 # client, over a pair of veth interfaces with the server in a namespace of its own.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 needs_stock
 # shellcheck source=nfs.sh
 . "$(dirname "$0")/nfs.sh"

@@ -7,8 +7,8 @@
 # compared by checksum with cold caches; fio verifies direct I/O; the counters of
 # client and server prove that the data moves by RDMA Read and Write and not
 # inside Sends (requirement RPC-20 to RPC-26).
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=nfs.sh
 . "$(dirname "$0")/nfs.sh"
 

@@ -4,8 +4,8 @@
 # After a forced unmount without a server the device goes at once: with a reader
 # that waited for the server and keeps its file open, and while the unmount
 # itself waits for the server.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=nfs.sh
 . "$(dirname "$0")/nfs.sh"
 

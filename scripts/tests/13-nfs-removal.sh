@@ -8,8 +8,8 @@
 # The kernel's NFS client connects again while the device is still going. Once in some 25 times the
 # RDMA connection manager takes the device away between two steps of that: rdma_resolve_route()
 # answers EINVAL, which xprtrdma hands on to the program that writes. No driver is asked in between.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=nfs.sh
 . "$(dirname "$0")/nfs.sh"
 

@@ -4,8 +4,8 @@
 # runs on: uml
 # The NFS server restarts under a mount that is being written to, and a
 # connection is reset: the client reconnects, nothing is lost (RPC-15).
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=nfs.sh
 . "$(dirname "$0")/nfs.sh"
 

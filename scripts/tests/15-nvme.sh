@@ -4,8 +4,8 @@
 # runs on: 7.2/4 7.3/4
 # NVMe over RDMA with the stock kernel's target and host: a loop device is
 # exported and connected ten times; each time fio writes and verifies.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 NQN=rsiw-test
 CONFIG=/sys/kernel/config/nvmet

@@ -5,8 +5,8 @@
 # rdma_disconnect() with 512 MiB of Writes, Sends or Reads posted, at one end or at both: what is posted is flushed,
 # both ends are told within a second, also where the peer has no receives for the Sends, and what was a success has
 # arrived.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 single_bed
 run 60 "disconnect" "$RSIW_TESTBIN/disconnect" "$RDMA_V4" "$FACTOR"

@@ -5,8 +5,8 @@
 # Two Ethernet cards on one cable, each with its driver, its rings and its device, one of them in a
 # network namespace: rping, perftest and ibv_rc_pingpong across, also with jumbo frames, and a card
 # whose driver lets go of it under traffic.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"
 # shellcheck source=rping.sh

@@ -5,8 +5,8 @@
 # Life and death: processes killed in the middle of transfers, connections reset
 # below us, 1,000 connections made and ended without growth, the device and the
 # module taken away under load. The memory of a device is given back in process context.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 # The number of objects of a kind on the device.
 objects() { rdma resource show "$1" link r0 2>/dev/null | grep -c . || true; }

@@ -5,8 +5,8 @@
 # Network namespaces that go while their devices are in use: listeners and traffic
 # inside, processes outside, several devices at once, the stack's exclusive mode. A device stays with its interface.
 # What keeps a namespace keeps its devices; with its last user all of it goes.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 # The far end of the cable went with its namespace: nothing keeps that any more.
 cable_gone() { ! ip link show rv0; }

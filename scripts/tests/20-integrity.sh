@@ -10,8 +10,8 @@
 # invalid already may be invalidated (invalid.c), and a user that closes a connection hears of no new
 # one meanwhile (held.c). A key of one queue pair serves no other one of its protection domain
 # (scope.c), and the peer that tries is told the code of RFC 5040 and 5041 (the trace event).
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 SEED=${RSIW_SEED:-$(date +%s)}
 say "seed $SEED (set RSIW_SEED to repeat)"

@@ -5,8 +5,8 @@
 # An independent judge: traffic of every kind is captured and dissected by
 # tshark's MPA, DDP and RDMAP dissectors. No frame may be malformed, no CRC bad,
 # and every kind of message must be there.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"
 # shellcheck source=capture.sh

@@ -4,8 +4,8 @@
 # libsiw's view: each check of src/abi.c in a process of its own, then a process
 # that writes garbage into all rings it shares with the module (src/hostile.c). A queue pair that is
 # reset waits for its own work, not for all of the module's.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 SEED=${RSIW_SEED:-$(date +%s)}
 FAILED=0

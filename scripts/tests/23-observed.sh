@@ -4,8 +4,8 @@
 # What is seen from outside: driver attributes of rdma-resource(8), counters of rdma-statistic(8) by message
 # and by cause of a failure, trace events, the port's speed. A peer made of octets (scripts/tests/peer) does
 # what they have to tell, and says what is right.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 TRACING=/sys/kernel/tracing
 

@@ -9,8 +9,8 @@
 # answer must be the Terminate of the book. A pass with each setting of the module that peers can see: all cases
 # with the defaults, else those about it.
 # Arguments pick cases by name or requirement.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 FAILED=0
 

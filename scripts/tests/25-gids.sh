@@ -3,8 +3,8 @@
 # time limit: 240
 # The GID table: entry 0, the addresses as they come and go, its size, and every way
 # to look at it, in a network namespace too.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 single_bed
 status=0

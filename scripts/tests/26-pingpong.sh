@@ -5,8 +5,8 @@
 # Queue pairs that connect themselves: libibverbs' own examples, unmodified, with
 # events, sizes from 1 octet to 1 MiB, many rounds, and every octet compared; on one
 # device, over IPv4, IPv6, the link-local address and without any.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=pingpong.sh
 . "$(dirname "$0")/pingpong.sh"
 

@@ -4,8 +4,8 @@
 # runs on: 7.2/4
 # Queue pairs that connect themselves, between two network namespaces and between two
 # devices of one: either end first, IPv4, IPv6 and link-local, and with net.ipv6.bindv6only.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=pingpong.sh
 . "$(dirname "$0")/pingpong.sh"
 

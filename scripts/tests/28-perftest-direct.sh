@@ -4,8 +4,8 @@
 # runs on: 7.2/4
 # perftest without rdma_cm: send, write and read, bandwidth and latency, on queue pairs
 # that connect themselves; several of them at once, both directions, all sizes.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"
 PERFTEST_CM=

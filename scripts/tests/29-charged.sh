@@ -3,8 +3,8 @@
 # time limit: 180
 # Rings, and the tables of pinned pages, are memory that a process takes, so its memory cgroup pays for
 # them: what it has is counted, what it may not have it does not get, and all comes back when it ends.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=cgroup.sh
 . "$(dirname "$0")/cgroup.sh"
 

@@ -5,8 +5,8 @@
 # A process that stalls the making of a queue pair, and meanwhile connects it by the number that it
 # will have (src/early.c). It is refused, and the queue pair can be destroyed: with a reference of
 # iw_cm lost on the way that would wait for good, and no signal would end it.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 no_qps() { ! rdma resource show qp link r0 | shows .; }
 

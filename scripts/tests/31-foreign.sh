@@ -3,8 +3,8 @@
 # time limit: 300
 # The number of a queue pair is no secret, and rdma_cm takes it from anybody (src/foreign.c): whoever
 # it does not belong to can neither connect it nor keep it from being destroyed.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 no_qps() { ! rdma resource show qp link r0 | shows .; }
 all_qps() { rdma resource show qp link r0 | sed -n 's/.* lqpn \([0-9]*\) .*/\1/p'; }

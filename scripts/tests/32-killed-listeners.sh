@@ -5,8 +5,8 @@
 # "ss -K" ends our listeners from outside, while strangers come all the time: the one of queue pairs
 # that connect themselves, and one of rdma_cm. Nobody goes on trying to take connections from them, and
 # all goes as ever afterwards.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 # Clock ticks that all threads of work queues have used. A name may have spaces in it.
 worked() { cat /proc/[0-9]*/stat 2>/dev/null | sed -n '/(kworker\//s/.*) //p' | awk '{ n += $12 + $13 } END { print n + 0 }' || true; }

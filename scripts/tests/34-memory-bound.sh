@@ -6,8 +6,8 @@
 # Responses that they asked for, and RDMA Writes of a local program; near, and over a path with a delay; few
 # octets of many fragments; and what is left when the program has gone. At most 64 KiB a connection are not accounted by TCP, and so not by its limits (docs/receive.md, "Memory
 # beyond TCP's accounting"). Buffers that CPUs keep go when memory is reclaimed.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 CONNECTIONS=64
 TRACING=/sys/kernel/tracing

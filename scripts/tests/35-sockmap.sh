@@ -6,8 +6,8 @@
 # (src/sockmap.c), which for a listener's children is before they are accepted. What it would put
 # there in place of our handler gets what comes early, and never lets the socket go. Ours say that they
 # are taken; connections of both kinds, and strangers, come and go as ever.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=cgroup.sh
 . "$(dirname "$0")/cgroup.sh"
 # shellcheck source=pingpong.sh

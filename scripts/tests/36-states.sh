@@ -5,8 +5,8 @@
 # Queue pairs that connect themselves, through pyverbs: all transitions, right and
 # wrong, queries at each step, every order of arrival, their numbers, how long they wait,
 # peers that die at each step, 200 pairs at once. Nothing is left of any of it.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 RSIW_PARAMS="rendezvous_timeout_ms=1500 $RSIW_PARAMS"
 objects() { rdma resource show "$1" link r0 2>/dev/null | grep -c . || true; }

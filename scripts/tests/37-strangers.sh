@@ -5,8 +5,8 @@
 # Strangers on the port of queue pairs that connect themselves: silence, garbage, half
 # a frame, wrong numbers, 10,000 connections. They learn nothing, delay nobody, and
 # hold no memory.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 RSIW_PARAMS="mpa_request_timeout_ms=2000 $RSIW_PARAMS"
 sockets() { awk '$1 == "TCP:" { print $3 + $9 }' /proc/net/sockstat; }

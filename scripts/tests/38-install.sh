@@ -3,8 +3,8 @@
 # time limit: 180
 # make install for the running kernel: modprobe and "rdma link add" find the module by
 # its names, until make uninstall. And modules that are not for this kernel.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 [ "$RSIW_TYPE" = rsiw ] || exit 4
 
 PROJECT=$(cd "$(dirname "$0")/../.." && pwd)

@@ -6,8 +6,8 @@
 # of it passes or is skipped by the suite itself, as the device reports what it can do; no
 # program of it crashes, and nothing is left. What can not pass is named, with the reason,
 # in src/rdma_core_tests.py.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 SUITE=/usr/share/doc/rdma-core/tests
 objects() { rdma resource show "$1" link r0 2>/dev/null | grep -c . || true; }

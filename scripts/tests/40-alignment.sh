@@ -6,8 +6,8 @@
 # Reads over a cable with Ethernet's MTU, seen at the receiver with every offload off. At least
 # 99 % of the segments that carry the data do, at each message size. src/alignment.py counts;
 # that it can say no is shown first.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"
 # shellcheck source=capture.sh

@@ -5,8 +5,8 @@
 # Only on the debug kernel: one pass through everything a user does (rping, perftest, ibv_rc_pingpong, an NFS
 # mount, a killed process) and with memory in pieces or short, everything undone, the module unloaded, and
 # then no memory that nobody owns. The runner looks for what KASAN, lockdep and the others said meanwhile.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"
 # shellcheck source=rping.sh

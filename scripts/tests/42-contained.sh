@@ -4,8 +4,8 @@
 # What confines a process confines its connections by rendezvous and over rdma_cm: BPF programs of its
 # control group, Landlock, its network namespace. The memory of sockets is charged to its memory cgroup,
 # the port of rendezvous is open while it is needed, and guesses and attempts are limited (src/contained.py).
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=cgroup.sh
 . "$(dirname "$0")/cgroup.sh"
 

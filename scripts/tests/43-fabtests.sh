@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 600
 # runs on: soak
-# fabtests, libfabric's own tests, over its verbs provider (scripts/fabtests): messages of a connection and reliable
+# fabtests, libfabric's own tests, over its verbs provider (scripts/tests/fabtests): messages of a connection and reliable
 # datagrams (ofi_rxm), more Sends than the peer has receives for, shared receive queues, several endpoints.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 PROGRAMS=$(dirname "$0")/../../build/fabtests
 PORT=9228
 
-[ -x "$PROGRAMS/fi_flood" ] || die "no programs in build/fabtests: scripts/fabtests makes them"
+[ -x "$PROGRAMS/fi_flood" ] || die "no programs in build/fabtests: scripts/tests/fabtests makes them"
 # Both programs poll without a pause.
 [ "$(nproc)" -gt 1 ] || exit 4
 

@@ -4,8 +4,8 @@
 # runs on: soak
 # libfabric over verbs: fi_pingpong, which checks its data, with reliable datagrams (ofi_rxm) and with messages of a
 # connection, of 64 octets to 1 MiB.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 # pingpong ENDPOINT PROVIDER OCTETS
 pingpong() {

@@ -4,8 +4,8 @@
 # runs on: soak
 # Open MPI over libfabric's verbs provider (ofi_rxm): a program of two and of four ranks checks the messages it receives
 # and the results of collective operations (src/mpi_check.c), and the device has carried them.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 # Open MPI refuses to run as root otherwise.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1

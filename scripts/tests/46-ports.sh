@@ -4,8 +4,8 @@
 # Ports that somebody has already. A second connection from the source port of the first one is told so, or
 # gets another port where the port is one that TCP draws; rdma_listen beside a TCP listener is told so, by
 # the trace event too.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 
 TRACE=/sys/kernel/tracing
 EADDRINUSE=98

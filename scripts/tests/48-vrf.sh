@@ -4,8 +4,8 @@
 # An interface in a VRF: its addresses and routes are those of the VRF, and connections over its device
 # are in there, whichever end connects, over rdma_cm and by rendezvous, as a TCP socket's bound to the VRF, which
 # is tried first.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=pingpong.sh
 . "$(dirname "$0")/pingpong.sh"
 # shellcheck source=rping.sh

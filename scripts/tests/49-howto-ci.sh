@@ -3,8 +3,8 @@
 # time limit: 400
 # runs on: soak
 # The page about CI: the script of a job.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=howto.sh
 . "$(dirname "$0")/howto.sh"
 

@@ -5,8 +5,8 @@
 # Only on a kernel with PREEMPT_RT (make test T=58-realtime KERNEL=7.3-rt): a SCHED_FIFO thread deregisters a
 # region under traffic on its own CPU (src/fifo.c). Neither the limit of real-time threads nor the server of fair
 # threads gives the CPU to what holds the pin; the wait alone has to.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 [[ $(uname -v) == *PREEMPT_RT* ]] || exit 4
 
 single_bed

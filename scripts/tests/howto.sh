@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
-# Runs the commands of a page of docs/howto as they are on the page (scripts/howto has the marks of its blocks).
+# Runs the commands of a page of docs/howto as they are on the page (scripts/tests/checks/howto has the marks of its blocks).
 # Two hosts, "server" and "client", are two sets of namespaces (network, mounts) with a root file system
 # of their own and a cable between their interfaces eth0. What stands in for the rest of a host is in
 # scripts/tests/howto: the file "host", and the commands apt-get, scp and systemctl. Both hosts have the pages' devices
@@ -9,7 +9,7 @@
 # With HOWTO_ONE_NETWORK=1 both have the guest's own network and eth0 with both addresses: kernel modules that know no
 # other network namespace than the first one.
 
-HOWTO=$LIB_DIR/../howto
+HOWTO=$LIB_DIR/../../tests/checks/howto
 STAND_INS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/howto
 declare -A HOST=() HOST_ADDRESS=([server]=192.0.2.1 [client]=192.0.2.2)
 WAITING=()
@@ -149,7 +149,7 @@ block() {
 
 # run_page PAGE: all blocks, from top to bottom.
 run_page() {
-	local page=$LIB_DIR/../../$1 dir=$WORK/blocks number kind host mode line label one text
+	local page=$LIB_DIR/../../../$1 dir=$WORK/blocks number kind host mode line label one text
 	rm -rf "$dir"
 	mkdir "$dir"
 	"$HOWTO" blocks "$page" "$dir"
