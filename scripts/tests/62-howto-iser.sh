@@ -1,0 +1,15 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# time limit: 400
+# runs on: soak
+# The page about iSER: LIO and open-iscsi. Target and initiator of the kernel use RDMA in the first network namespace only.
+# shellcheck source=../guest/lib.sh
+. "$(dirname "$0")/../guest/lib.sh"
+HOWTO_ONE_NETWORK=1
+# shellcheck source=howto.sh
+. "$(dirname "$0")/howto.sh"
+
+mountpoint -q /sys/kernel/config || die "no configfs"
+# udev loads it on a host.
+modprobe -q sd_mod || exit 4
+run_page docs/howto/iser.md
