@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 800
 # runs on: 7.2/4
-# Making, showing and removing devices: on every kind of interface, with wrong
-# arguments, while processes hold them, when the interface changes or goes, when
-# its namespace goes, and together with the kernel's own siw.
+# Making, showing and removing devices, on every kind of interface and with wrong
+# arguments. Devices are removed while processes hold them, with their interface
+# and with its namespace. siw has devices beside them.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
@@ -121,7 +121,7 @@ changing() {
 	ok "addresses change while a device is made"
 }
 
-# Of two who make a device on one interface one succeeds; devices made at once have GUIDs of their own.
+# Of two processes that make a device on one interface one succeeds; devices made at once have GUIDs of their own.
 at_once() {
 	local i one two made
 	[ "$RSIW_TYPE" = rsiw ] || return 0
@@ -283,7 +283,7 @@ reloading() {
 		rsiw_load
 		make_link r0 rd0
 	done
-	# A module with devices that nobody uses goes at once, and takes them along.
+	# A module whose devices have no users is unloaded at once, with the devices.
 	unload_type "$RSIW_TYPE"
 	! has_link r0 || die "the device outlived its module"
 	rsiw_load
@@ -292,7 +292,7 @@ reloading() {
 	ok "unloaded and loaded again"
 }
 
-# siw loses a wake-up now and then, with or without us: once in three tries is enough.
+# siw loses a wake-up now and then, also without rsiw: one of three tries has to succeed.
 siw_works() {
 	local _
 	for _ in 1 2 3; do

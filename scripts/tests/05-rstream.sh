@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 180
 # runs on: 7.2/4
-# rsockets: the socket calls over RDMA, by rstream with verification, blocking,
-# non-blocking and with poll, over IPv4 and IPv6; riostream, whose data goes by
-# RDMA Writes at offsets; and rcopy, which copies a file.
+# rsockets, the socket calls over RDMA. rstream verifies its data: blocking, non-blocking
+# and with poll, over IPv4 and IPv6. riostream sends its data by RDMA Writes at offsets,
+# and rcopy copies a file.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
@@ -20,11 +20,10 @@ stream() {
 	ok "$label: $(tail -n 1 "$(log_of "$(label_of "$label")")" | tr -s ' ')"
 }
 
-# polling LABEL ADDRESS ARGUMENT...: as stream, with poll. rstream's client takes the peer's end for an
-# error if it finds it together with data that it has not read yet: its do_poll() looks at POLLHUP
-# alone, and that (16) is then its exit status. Who reads more slowly than the peer closes loses, on
-# any device, and on some machines every time. So that may happen, if the server has ended well: then
-# all has arrived there, and been compared, and what the client has not compared is its last message.
+# polling LABEL ADDRESS ARGUMENT...: as stream, with poll. do_poll() of rstream's client looks at POLLHUP
+# alone. If the peer closes before the client has read the last message, the client fails with POLLHUP
+# (16) as its status. That happens on any device, and on some machines every time. It is accepted if the
+# server ends well: the server has then compared all its data, and the client all but the last message.
 polling() {
 	local server label=$1 address=$2 status=0 log
 	shift 2

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 800
 # runs on: 7.2/4
-# perftest over rdma_cm: send, write and read, bandwidth and latency, at every
-# power of two (1 octet to 8 MiB), and at the three MTUs that make different
-# FPDU sizes: Ethernet's, jumbo, and the loopback's (FPDUs of up to 64768 octets).
+# perftest over rdma_cm: bandwidth and latency of Sends, Writes and Reads, at every
+# power of two (1 octet to 8 MiB). Three MTUs make different FPDU sizes: Ethernet's,
+# jumbo frames, and the loopback's (FPDUs of up to 64768 octets).
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=perftest.sh

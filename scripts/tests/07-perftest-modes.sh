@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 600
 # runs on: 7.2/4
-# perftest in its other ways of working: completion events instead of polling,
+# The other modes of perftest: completion events instead of polling,
 # inline data, several queue pairs, shared receive queue, both directions at
 # once, a completion for every request, IPv6.
 # shellcheck source=../lab/guest/lib.sh
@@ -20,8 +20,8 @@ single_bed
 
 for tool in ib_send_bw ib_write_bw ib_read_bw; do
 	# A Write's target sees no completion, so perftest has no events for it. Before its last message
-	# a sender needs credit of its receiver, and if that is late and nothing else is outstanding it
-	# waits for an event that cannot come: with long messages and a completion for each there is.
+	# a sender needs credit of its receiver. If the credit is late and no request is outstanding, the
+	# sender waits for an event that cannot come. Long messages, each with a completion, avoid that.
 	[ "$tool" = ib_write_bw ] || pair "$tool events" "$tool" -e -Q 1 -s 65536 -n "$(rounds 200)"
 	pair "$tool 4 queue pairs" "$tool" -q 4 -s 16384 -n "$(rounds 100)"
 	pair "$tool both directions" "$tool" -b -s 65536 -n "$(rounds 200)"
@@ -36,8 +36,8 @@ for size in 1 64 80; do
 	pair "ib_send_lat inline $size" ib_send_lat -I 80 -s "$size" -n "$(rounds 200)"
 	pair "ib_write_lat inline $size" ib_write_lat -I 80 -s "$size" -n "$(rounds 200)"
 done
-# With several queue pairs perftest's own credits go astray (siw hangs in it too): its server counts by
-# the order of the shared elements, and its client stops for good when it has more than it has used.
+# With several queue pairs perftest loses its own credits (over siw it hangs too): the server counts by
+# the order of the shared elements, and a client with more credits than it has used stops for good.
 pair "ib_send_bw shared receive queue" ib_send_bw --use-srq -s 4096 -n "$(rounds 2000)"
 pair "ib_send_lat shared receive queue" ib_send_lat --use-srq -s 256 -n "$(rounds 200)"
 pair "ib_read_bw 16 reads outstanding" ib_read_bw -o 16 -s 65536 -n "$(rounds 200)"

@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 500
-# The README's table of rsiw, siw and rxe: what it says of the others is seen, beside rsiw, in one
-# machine, by the same programs. (Rows on speed are make bench's. Read in siw's source and not shown:
-# its Terminate codes and RTR frames.)
+# The README's table of rsiw, siw and rxe: the same programs run over each driver in one machine. Rows on
+# speed are those of make bench. siw's Terminate codes and RTR frames are known from its source only.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=pingpong.sh
@@ -41,7 +40,7 @@ pingpong() {
 		pingpong_pair "ibv_rc_pingpong on $1" "" "" "${ADDRESS[$1]}" ibv_rc_pingpong -g 1 -n 20
 }
 
-# listener DRIVER: rping's, which takes whoever comes.
+# listener DRIVER: an rping server, which accepts every connection.
 listener() {
 	spawn "rping-$1" rping -s -P -a "${ADDRESS[$1]}" -p 7174
 	LISTENER=$SPAWNED
@@ -64,13 +63,13 @@ asks_for() {
 	[[ $answer = $3 ]]
 }
 
-# Somebody stalls for a minute; rping has to be through in a quarter of it all the same.
+# A peer stalls for a minute; meanwhile rping has to end within a quarter of that.
 passes_stalled_peer() {
 	local status=0 staller
 	listener "$1"
 	spawn stall python3 "$SRC/start_up.py" "${ADDRESS[$1]}" 7174 stall
 	staller=$SPAWNED
-	wait_for 10 "the stranger stalls" grep -q stalls "$WORK/stall.log"
+	wait_for 10 "the peer stalls" grep -q stalls "$WORK/stall.log"
 	timeout -k 5 $((15 * FACTOR)) rping -c -a "${ADDRESS[$1]}" -p 7174 -C 1 || status=$?
 	stop "$staller"
 	end_listener
@@ -86,7 +85,7 @@ stock() {
 	modinfo -F filename "$name" | shows /kernel/
 }
 
-# Only the last row: it takes the device away. What waits for the holder cannot be killed.
+# The last row, since it takes the device away. A process that waits for the holder cannot be killed.
 goes_while_held() {
 	local holder deleter status=0 end
 	mkfifo "$WORK/hold-$1"

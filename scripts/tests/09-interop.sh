@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 700
 # runs on: 7.2/4
-# Interoperation with the kernel's own siw, which knows nothing of us: rsiw on
-# one interface, siw on another, each as client and as server, with CRC and
-# without. rping, perftest, and the data integrity generator in the form that
-# avoids siw's own defects.
+# Interoperation with the kernel's siw: rsiw on one interface, siw on another, each
+# as client and as server, with CRC and without. The programs are rping, perftest, and
+# the data integrity generator in the form that avoids siw's defects.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 needs_stock
@@ -15,16 +14,16 @@ needs_stock
 OURS=10.99.0.1
 SIW=10.99.1.1
 
-# siw as client calls a Send that went out whole failed (IBV_WC_LOC_QP_OP_ERR, 2), if the connection
-# ends before its thread has looked (siw_qp_sq_proc_tx() in siw_qp_tx.c). perftest's server ends it
-# as soon as it has the client's last message. A client that has printed its row then was through.
+# siw as client completes a Send that was sent whole with IBV_WC_LOC_QP_OP_ERR (2), if the connection
+# ends before siw's thread runs (siw_qp_sq_proc_tx() in siw_qp_tx.c). perftest's server ends the connection
+# at the client's last message. A client that has printed its row has completed all its rounds.
 was_through() {
 	local log
 	log=$(log_of "$(label_of "$1")")
 	[ "$PERFTEST_FROM" = "$SIW" ] && shows '^ *[0-9][0-9]* ' <"$log" && shows 'Bad wc status 2$' <"$log"
 }
 
-# pair_with_siw LABEL...: a perftest pair; once more if siw has taken its last Send for failed.
+# pair_with_siw LABEL...: a perftest pair; run again if siw has failed the last Send.
 pair_with_siw() {
 	local _
 	for _ in 1 2 3; do
@@ -61,8 +60,8 @@ one_role() {
 		pair_with_siw "$1: $tool" "$3" "" "" "$tool" -s 65536 -n "$(rounds 100)"
 	done
 	for tool in ib_send_lat ib_write_lat ib_read_lat; do
-		# Its server sends first, which RFC 5044 section 7.1.2 forbids until the client has sent
-		# something; rsiw as client does at once, siw never.
+		# The server sends first. RFC 5044 section 7.1.2 forbids that until the client has sent an
+		# FPDU: rsiw as client sends one at once, siw never.
 		[ "$2/$tool" != "$SIW/ib_write_lat" ] || continue
 		PERFTEST_PORT=$((PERFTEST_PORT + 10))
 		pair_with_siw "$1: $tool" "$3" "" "" "$tool" -s 200 -n "$(rounds 100)"

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
-# leaves a network namespace: the kernel's own server does, after NFS 4.1 or later over any RDMA
-# device in a namespace (so too with siw on both sides and no rsiw loaded; not after NFS 4.0)
+# leaves a network namespace: the kernel's NFS server keeps it after NFS 4.1 or later over any RDMA
+# device in a namespace, also with siw at both ends and rsiw not loaded; not after NFS 4.0.
+#
 # NFS over RDMA between rsiw and the kernel's own siw, each as server and as
-# client, over a pair of veth interfaces with the server in a namespace of its own.
+# client, over a pair of veth interfaces. The server is in a network namespace.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 needs_stock

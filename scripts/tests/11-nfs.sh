@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 1000
 # runs on: 7.2/4
-# NFS v3, v4.0 and v4.2 with proto=rdma: a tree of 2,000 files and a file of
-# 256 MiB (a quarter of both on the debug kernel) travel in and out and are
-# compared by checksum with cold caches; fio verifies direct I/O; the counters of
-# client and server prove that the data moves by RDMA Read and Write and not
-# inside Sends (requirement RPC-20 to RPC-26).
+# NFS v3, v4.0 and v4.2 with proto=rdma. A tree of 2,000 files and a file of 256 MiB
+# (a quarter of both on the debug kernel) are copied in and out. Checksums are compared
+# with cold caches; fio verifies direct I/O. The counters of client and server prove that the
+# data moves by RDMA Read and Write, and not inside Sends (requirements RPC-20 to RPC-26).
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=nfs.sh
@@ -93,8 +92,8 @@ most_kept() {
 keeps_at_least() { [ "$(most_kept)" -ge "$1" ]; }
 keeps_less_than() { [ "$(most_kept)" -lt "$1" ]; }
 
-# A stream that moves bulk has TCP keep memory for it, and an idle one gives it back: what all sockets may have
-# (tcp_mem) is everybody's.
+# TCP keeps memory for a stream under bulk transfer. An idle stream gives it back, since all sockets share
+# one limit (tcp_mem).
 memory_goes_back() {
 	local writer
 	dd if=/dev/zero of="$NFS_MOUNT/zeros" bs=1M count=64 conv=fsync 2>"$WORK/dd.log" &

@@ -12,8 +12,8 @@
 reader_reads() { grep -q copied "$WORK/reader.log"; }
 reader_waits() { ps -C dd -o stat= | shows D; }
 
-# The reader reads until it fails. Its file stays open: umount must not be the one who drops the
-# last reference, as that one ends the NFS session and waits for the server.
+# The reader reads until it fails. Its file stays open, so that umount does not drop the last reference:
+# the process that drops it ends the NFS session, and waits for the server.
 with_a_reader() {
 	local file=$NFS_MOUNT/blocks
 	spawn reader sh -c "exec 3<'$file'

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 400
-# The device, its interface, and then the module, goes away under an NFS mount that is being
-# written to, and comes back: kernel users let go at once, the mount waits, the
-# writer finishes, nothing is lost.
+# The device, its interface, and then the module are removed under an NFS mount that is being
+# written to, and added again. Kernel users release the device at once, the mount waits, the
+# writer finishes, and no data is lost.
 #
-# The kernel's NFS client connects again while the device is still going. Once in some 25 times the
-# RDMA connection manager takes the device away between two steps of that: rdma_resolve_route()
-# answers EINVAL, which xprtrdma hands on to the program that writes. No driver is asked in between.
+# The kernel's NFS client connects again while the device is being removed. Once in some 25 times rdma_cm
+# removes the device between two steps of that: rdma_resolve_route() returns EINVAL, which xprtrdma
+# passes on to the program that writes. No driver is called in between.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=nfs.sh

@@ -3,7 +3,7 @@
 # time limit: 300
 # runs on: uml
 # The NFS server restarts under a mount that is being written to, and a
-# connection is reset: the client reconnects, nothing is lost (RPC-15).
+# connection is reset: the client reconnects, and no data is lost (RPC-15).
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=nfs.sh

@@ -36,7 +36,7 @@ target_up() {
 
 # shellcheck disable=SC2317,SC2329 # called through DONE_HOOK
 target_down() {
-	# Whoever hangs in the modules keeps them: what they have registered would outlive them.
+	# A process that hangs in the modules keeps them loaded: what they have registered would outlive them.
 	[ -z "${STUCK:-}" ] || return 0
 	timeout 20 nvme disconnect -n "$NQN"
 	rm -f "$PORT/subsystems/$NQN"
@@ -47,7 +47,7 @@ target_down() {
 	[ ! -e /sys/module/nvmet/initstate ] || modprobe -r nvme-rdma nvmet-rdma nvmet
 }
 
-# What everybody waits for, should the host not come away from the target.
+# Where the tasks wait, if the host does not disconnect from the target.
 look() {
 	echo w >/proc/sysrq-trigger
 	dmesg | tail -n 200
@@ -64,8 +64,8 @@ disconnect() {
 	die "round $1: the host did not disconnect"
 }
 
-# The block device of the connected subsystem: the subsystem's own in a kernel that knows of several ways
-# to it, its controller's otherwise.
+# The block device of the connected subsystem: the subsystem's own in a kernel with NVMe multipath, its
+# controller's otherwise.
 disk() {
 	local d disk
 	for d in /sys/class/nvme-subsystem/*; do

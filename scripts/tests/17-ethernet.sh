@@ -3,8 +3,8 @@
 # time limit: 200
 # runs on: 7.2/4
 # Two Ethernet cards on one cable, each with its driver, its rings and its device, one of them in a
-# network namespace: rping, perftest and ibv_rc_pingpong across, also with jumbo frames, and a card
-# whose driver lets go of it under traffic.
+# network namespace. rping, perftest and ibv_rc_pingpong run across, also with jumbo frames. The driver
+# of a card is unbound under traffic.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=perftest.sh
@@ -31,7 +31,7 @@ both_ways() {
 	perftest_pair "$label, in" "$NEAR" "" "$IN_PEER" "$@"
 }
 
-# What hot unplug does, without the slot.
+# As hot unplug does, without the slot: the driver is unbound.
 driver_lets_go() {
 	local server client
 	# shellcheck disable=SC2086
@@ -49,9 +49,9 @@ driver_lets_go() {
 }
 
 modprobe virtio_net
-# The driver keeps frames that are sent until it has more to send, and with them the namespace: a cable
-# without a far end would keep it for ever (with napi_tx=0, it does not). A driver that is built into
-# the kernel takes its cards again, for the next test.
+# The driver keeps sent frames, and with them the namespace, until it sends again: a cable without a
+# far end would keep them for ever (not with napi_tx=0). A driver that is built into the kernel is bound
+# to its cards again, for the next test.
 let_go() {
 	local card
 	for card in "${cards[@]}"; do

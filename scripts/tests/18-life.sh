@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 500
 # runs on: 7.2/4
-# Life and death: processes killed in the middle of transfers, connections reset
-# below us, 1,000 connections made and ended without growth, the device and the
-# module taken away under load. The memory of a device is given back in process context.
+# Life cycles: processes are killed in the middle of transfers, TCP connections are
+# reset, and device and module are removed under load. Memory does not grow over 1,000
+# connections. The memory of a device is freed in process context.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
@@ -12,9 +12,9 @@
 objects() { rdma resource show "$1" link r0 2>/dev/null | grep -c . || true; }
 no_qps() { [ "$(objects qp)" = 0 ]; }
 both_gone() { gone "$1" && gone "$2"; }
-# flows PORT: much more than the set-up has been acknowledged. An established TCP connection would
-# not do: cut before the MPA request has arrived, it is none of the server's business, and an
-# rping that serves goes on waiting for its first peer.
+# flows PORT: much more than the set-up has been acknowledged. An established TCP connection is not
+# enough: the server is not told of one that ends before its MPA Request, and an rping server then waits
+# for its first peer.
 flows() { ss -Htin "dport = :$1" | shows 'bytes_acked:[0-9]\{6,\}'; }
 
 # traffic: an rping that never ends by itself; SERVER and CLIENT are its processes.
@@ -103,7 +103,7 @@ many_connections() {
 	finish "$two" 150 churn-two
 	wait_for 10 "no queue pair is left" no_qps
 	wait_for 20 "as few TCP sockets as before ($sockets_before)" sockets_back "$sockets_before"
-	# A leaked queue pair is more than 8 KiB. What is deferred takes its time on a busy machine.
+	# A leaked queue pair is more than 8 KiB. Deferred work is late on a busy machine.
 	(wait_for 20 "the memory comes back" no_more_than $((memory_before + 1500 + each * 3 / 2))) ||
 		die "$each connections left $(($(settled) - memory_before)) KiB more in use"
 	ok "$each connections: $(($(settled) - memory_before)) KiB, sockets as before"
@@ -128,7 +128,7 @@ freed_as_often() { [ "$(freed)" -ge "$1" ]; }
 
 probe_freeing() {
 	mountpoint -q "$TRACING" || mount -t tracefs none "$TRACING"
-	# To record the names of programs would change the code of the scheduler.
+	# Recording the names of programs would patch the scheduler's code.
 	echo 0 >"$TRACING/options/record-cmd"
 	echo >"$TRACING/trace"
 	echo 'p:rsiw_test/device_freed ib_device_release' >"$TRACING/kprobe_events"
@@ -191,12 +191,12 @@ address_goes() {
 answers() { sed -n 's/.*kverbs_test: asked to connect, answer //p' "$WORK/kernel-log.log"; }
 asked() { [ "$(answers | wc -l)" -ge "$1" ]; }
 
-# A kernel client that connects where the device or the address has just gone: ENETDOWN. NFS, for
-# one, takes that for trouble with the network, and waits; ENODEV or EADDRNOTAVAIL it would hand to
-# the program that writes.
+# A kernel client that connects where the device or the address has just been removed gets ENETDOWN. NFS
+# takes that for a fault of the network, and waits. It would pass ENODEV or EADDRNOTAVAIL on to the
+# program that writes.
 asked_too_late() {
 	local how log n=0 answer
-	# The kernel's own log may have forgotten the answer when the module's tests have run (KUnit).
+	# The kernel's log buffer may no longer hold the answer after the KUnit suites.
 	spawn kernel-log dmesg -w
 	log=$SPAWNED
 	for how in address_goes interface_goes module_goes; do

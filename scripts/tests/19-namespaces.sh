@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 400
 # runs on: uml
-# Network namespaces that go while their devices are in use: listeners and traffic
-# inside, processes outside, several devices at once, the stack's exclusive mode. A device stays with its interface.
-# What keeps a namespace keeps its devices; with its last user all of it goes.
+# Network namespaces that end while their devices are in use: by listeners and traffic
+# inside, by processes outside, several devices at once, and in exclusive mode. A device stays with its
+# interface. A user of a namespace keeps its devices; they are removed with the last user.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
@@ -40,18 +40,18 @@ inside() {
 	# shellcheck disable=SC2086 # a list of words
 	spawn "$name" $IN_PEER rping "$@"
 }
-strangers_at_the_door() {
+connections_to_its_port() {
 	bed
 	responder n0 "$IN_PEER"
 	spawn knock python3 -B "$(dirname "$0")/src/knock.py" 1 "$VETH_FAR" 4791
 	local knock=$SPAWNED
-	wait_for 20 "strangers are let in" grep -qx in "$(log_of knock)"
+	wait_for 20 "TCP connections are accepted" grep -qx in "$(log_of knock)"
 	remove_name
-	alive "$knock" || die "the strangers gave up: $(cat "$(log_of knock)")"
+	alive "$knock" || die "knock.py has ended: $(cat "$(log_of knock)")"
 	kill -9 "$RESPONDER"
-	everything_gone "nobody is in it, but strangers come to its port"
+	everything_gone "it has no user, but TCP connections come to its port"
 	stop "$knock"
-	ok "strangers at the door of a namespace that goes"
+	ok "TCP connections to the port of a namespace that ends"
 }
 listening_inside() { [ -n "$($IN_PEER ss -Hltn "sport = :$1")" ]; }
 
@@ -210,9 +210,9 @@ interface_moves() {
 	ok "interface moved to another namespace under its device"
 }
 
-# The stack shows each namespace its own devices only; those of one that goes are not to turn up here.
+# In exclusive mode a namespace has its own devices only: those of a namespace that ends do not appear here.
 exclusive() {
-	# Refused while a namespace is there, also one whose end is still being worked on.
+	# Refused while another namespace exists, also one that is still being cleaned up.
 	wait_for 30 "the stack takes up its exclusive mode" rdma system set netns exclusive
 	veth_bed
 	$IN_PEER rdma link add n0 type "$RSIW_TYPE" netdev rv1
@@ -293,7 +293,7 @@ queues_outside
 listener_outside
 several_devices
 interface_moves
-strangers_at_the_door
+connections_to_its_port
 exclusive
 device_moves
 wait_for 30 "as few TCP sockets as at first ($SOCKETS)" sockets_back

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 320
 # runs on: 7.2 7.3
-# Random operations of random lengths at random offsets, from both ends at once,
-# every octet and the guard zones compared: from user space (src/integrity.c) at
-# three MTUs and over IPv6, and with fast-registered kernel memory (src/kverbs), whose queue pairs
-# are posted to by several threads at once, in error, with interrupts on and off, and from inside
-# completion handlers (handler.c). A drain with a shared receive queue is short (srq.c), what is
-# invalid already may be invalidated (invalid.c), and a user that closes a connection hears of no new
-# one meanwhile (held.c). A key of one queue pair serves no other one of its protection domain
-# (scope.c), and the peer that tries is told the code of RFC 5040 and 5041 (the trace event).
+# Random operations of random lengths at random offsets, from both ends at once; every octet and the
+# guard zones are compared. User space (src/integrity.c) runs at three MTUs and over IPv6. A kernel module
+# (src/kverbs) uses fast-registered memory.
+#
+# Several threads post to the module's queue pairs at once, also in the error state, with interrupts on and
+# off, and from completion handlers (handler.c). A drain with a shared receive queue is short (srq.c). An
+# invalid key may be invalidated again (invalid.c). A user that closes a connection gets no new one
+# meanwhile (held.c). A key of one queue pair is invalid on every other one of its protection domain
+# (scope.c); the trace event has the Terminate code of RFC 5040 and 5041.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
@@ -29,7 +30,7 @@ generator() {
 # User-mode Linux may have no trace events.
 sees_terminates() { [[ ${RSIW_KERNEL:-} != @(uml|bench) ]]; }
 
-# Terminates of what used another stream's key, as scope.c expects them.
+# Terminates of requests that use another stream's key, as scope.c expects them.
 terminates_are_right() {
 	local line n=0
 	while read -r line; do
@@ -46,12 +47,12 @@ kernel_memory() {
 	before=$(dmesg | wc -l)
 	if [ "$plain" = 0 ] && sees_terminates; then
 		mountpoint -q "$tracing" || mount -t tracefs none "$tracing"
-		# To record the names of programs would change the code of the scheduler.
+		# Recording the names of programs would patch the scheduler's code.
 		echo 0 >"$tracing/options/record-cmd"
 		echo >"$tracing/trace"
 		echo 1 >"$tracing/events/rsiw/rsiw_terminate/enable"
 	fi
-	# Not by timeout, which would wait for one that hangs in the kernel before anything is said.
+	# Not by timeout: it would wait for a process that hangs in the kernel, before anything is printed.
 	spawn kverbs modprobe rsiw_kverbs_test addr="$RDMA_V4" seed="$SEED" rounds="$1" plain="$plain"
 	if ! (wait_for 120 "the module's tests end" gone "$SPAWNED") || ! wait "$SPAWNED"; then
 		dmesg | tail -n +"$((before + 1))" | tail -n 30

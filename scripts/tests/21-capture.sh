@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
 # runs on: uml
-# An independent judge: traffic of every kind is captured and dissected by
-# tshark's MPA, DDP and RDMAP dissectors. No frame may be malformed, no CRC bad,
-# and every kind of message must be there.
+# Traffic of every kind is captured, and dissected by tshark's MPA, DDP and RDMAP
+# dissectors, which are independent of rsiw. No frame is malformed, no CRC is bad,
+# and every kind of message is there.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=perftest.sh
@@ -50,7 +50,7 @@ judge() {
 	for op in 'Write' 'Read Request' 'Read Response' 'Send'; do
 		grep -q "OpCode: .*$op" "$text" || die "$1: no message of the kind $op"
 	done
-	# The judge must be able to say no.
+	# The check finds a wrong CRC.
 	spoil "$CAPTURE" "$WORK/spoilt.pcap"
 	dissect "$WORK/spoilt.pcap" >"$text" || true
 	[ "$(count 'Bad CRC32' "$text")" -ge 1 ] || die "$1: tshark does not notice a flipped octet"

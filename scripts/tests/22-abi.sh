@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 240
-# libsiw's view: each check of src/abi.c in a process of its own, then a process
-# that writes garbage into all rings it shares with the module (src/hostile.c). A queue pair that is
-# reset waits for its own work, not for all of the module's.
+# The ABI that libsiw uses: each check of src/abi.c in a process of its own, then a process
+# that writes garbage into all rings it shares with the module (src/hostile.c). The reset of a queue pair
+# waits for its own work items, not for all work of the module.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
@@ -11,10 +11,10 @@ SEED=${RSIW_SEED:-$(date +%s)}
 FAILED=0
 
 TRACING=/sys/kernel/tracing
-# Who flushes work queues, with the call chain.
+# Calls that flush work queues, with their stack traces.
 probe_flushes() {
 	mountpoint -q "$TRACING" || mount -t tracefs none "$TRACING"
-	# To record the names of programs would change the code of the scheduler.
+	# Recording the names of programs would patch the scheduler's code.
 	echo 0 >"$TRACING/options/record-cmd"
 	echo >"$TRACING/trace"
 	echo 'p:rsiw_test/flushed __flush_workqueue' >"$TRACING/kprobe_events"

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 120
-# What is seen from outside: driver attributes of rdma-resource(8), counters of rdma-statistic(8) by message
-# and by cause of a failure, trace events, the port's speed. A peer made of octets (scripts/tests/peer) does
-# what they have to tell, and says what is right.
+# Attributes of rdma-resource(8), counters of rdma-statistic(8) by message and by cause of a failure, trace
+# events, and the port's speed. The wire peer (scripts/tests/peer) sends what they count, and states the
+# expected values.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
@@ -17,7 +17,7 @@ rates() {
 	make_link r1 rv0
 	wait_for 10 "10 Gb/s, which a veth tells" rate_is r1 10
 	ok "the port's rate on a veth: $(port_rate r1)"
-	# A tap tells what it was told; not every kernel has it.
+	# A tap reports the speed that was set; not every kernel has the driver.
 	modprobe tun 2>/dev/null || true
 	ip tuntap add tap0 mode tap 2>/dev/null || [ "${RSIW_KERNEL:-}" = bench ] || die "no tap"
 	ip link show tap0 >/dev/null 2>&1 || return 0

@@ -2,19 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 600
 # runs on: uml
-# A peer of our own that is not made of our code talks MPA, DDP and RDMAP to the
-# live module, right and wrong (scripts/tests/peer): start-up frames, stalls, segments
-# cut anywhere, markers, CRC errors, bad keys, bounds, versions, opcodes and
-# queue numbers, too many Reads, resets at every state, silence when we want to leave. Each
-# answer must be the Terminate of the book. A pass with each setting of the module that peers can see: all cases
-# with the defaults, else those about it.
-# Arguments pick cases by name or requirement.
+# The wire peer (scripts/tests/peer), a program that shares no code with the driver, sends MPA, DDP and RDMAP
+# to the loaded module, valid and invalid: start-up frames, stalls, segments cut anywhere, markers and CRC errors.
+# Bad keys, bounds, versions, opcodes and queue numbers, too many Reads, and resets in every state follow. A peer
+# does not answer a close. Each answer is the Terminate of the RFCs. Each parameter that peers can see has a pass:
+# all cases with the defaults, else the cases about the parameter. Arguments pick cases by name or requirement.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
 FAILED=0
 
-# pass NAME [VARIABLE=VALUE...] -- [CASE...]: what the cases are to know of the module's parameters.
+# pass NAME [VARIABLE=VALUE...] -- [CASE...]: the variables tell the cases the module's parameters.
 pass() {
 	local name=$1 setting
 	shift

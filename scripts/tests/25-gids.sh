@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 240
-# The GID table: entry 0, the addresses as they come and go, its size, and every way
-# to look at it, in a network namespace too.
+# The GID table: entry 0, addresses that are added and removed, its size, and every call
+# that reads it, also in a network namespace.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 500
 # runs on: 7.2/4
-# Queue pairs that connect themselves: libibverbs' own examples, unmodified, with
-# events, sizes from 1 octet to 1 MiB, many rounds, and every octet compared; on one
-# device, over IPv4, IPv6, the link-local address and without any.
+# Rendezvous by libibverbs' own examples, unmodified, on one device: with events, at
+# sizes from 1 octet to 1 MiB, many rounds, every octet compared. GIDs are those of IPv4,
+# IPv6 and link-local addresses, or none is given.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=pingpong.sh
@@ -13,11 +13,11 @@
 pair() {
 	local label=$1
 	shift
-	# Both ends wait by looking all the time.
+	# Both ends poll.
 	pingpong_pair "$label" "taskset -c 0" "taskset -c 1" 127.0.0.1 "$@"
 }
 
-# The place of an address in the table of GIDs.
+# The index of an address in the GID table.
 index_of() { grep -l "$1" /sys/class/infiniband/r0/ports/1/gids/* | sed 's,.*/,,'; }
 
 single_bed
@@ -30,7 +30,7 @@ pair "ibv_rc_pingpong -g 1 -e" ibv_rc_pingpong -g 1 -e
 for size in 1 63 4096 65536 1048576; do
 	pair "ibv_rc_pingpong $size octets" ibv_rc_pingpong -g 1 -s "$size" -n "$(rounds 50)" -c
 done
-# Waiting by events: two programs that look all the time leave little of two busy CPUs.
+# Completion events: two programs that poll leave little of two busy CPUs.
 PINGPONG_LIMIT=120 pair "ibv_rc_pingpong -n 10000" ibv_rc_pingpong -g 1 -n "$(rounds 10000)" -s 256 -e
 pair "ibv_rc_pingpong -m" ibv_rc_pingpong -g 1 -m 4096 -n 100
 pair "ibv_rc_pingpong IPv6" ibv_rc_pingpong -g "$v6" -n 200 -c
@@ -40,11 +40,11 @@ pair "ibv_srq_pingpong" ibv_srq_pingpong -g 1 -q 16
 pair "ibv_srq_pingpong -e" ibv_srq_pingpong -g 1 -q 4 -e
 pair "ibv_srq_pingpong IPv6" ibv_srq_pingpong -g "$v6" -q 4 -c
 
-# The link-local name of an interface without that address is good for one host.
+# The link-local GID of an interface without that address is valid within one host.
 ip -6 addr flush dev rd0 scope link
 pair "ibv_rc_pingpong by name only" ibv_rc_pingpong -g 0 -n 100
 
-# Nobody on this host has this number, and no address was given.
+# No queue pair of this host has this number, and no address was given.
 spawn nobody ibv_rc_pingpong -d r0 -p 18690
 nobody=$SPAWNED
 wait_listening 18690
@@ -56,7 +56,7 @@ grep -q "Failed to modify QP to RTR" "$WORK/nobody.log" ||
 	die "a peer that is not here is not refused at once: $(cat "$WORK/nobody.log")"
 ok "without a GID a peer elsewhere is refused at once"
 
-# The device goes in the middle.
+# The device is removed under traffic.
 talking() { ss -Htin state established "sport = :4791" | shows 'bytes_acked:[0-9]\{5,\}'; }
 spawn endless-server ibv_rc_pingpong -d r0 -p 18691 -g 1 -e -n 100000000
 server=$SPAWNED

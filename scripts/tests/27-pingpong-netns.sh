@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 500
 # runs on: 7.2/4
-# Queue pairs that connect themselves, between two network namespaces and between two
-# devices of one: either end first, IPv4, IPv6 and link-local, and with net.ipv6.bindv6only.
+# Rendezvous between two network namespaces and between two devices of one: either
+# end first, IPv4, IPv6 and link-local, and with net.ipv6.bindv6only.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=pingpong.sh
@@ -42,7 +42,7 @@ there "ibv_srq_pingpong IPv6" ibv_srq_pingpong -g "$v6" -q 4
 wait_for 10 "link-local addresses are there" bash -c "! ip -6 addr show tentative | grep -q . && ! $IN_PEER ip -6 addr show tentative | grep -q ."
 there "ibv_rc_pingpong link-local" ibv_rc_pingpong -g 0 -n "$(rounds 200)" -c
 
-# Without addresses namespaces are hosts of their own.
+# Without addresses each namespace is a host of its own.
 spawn alone ibv_rc_pingpong -d r0 -p 18690
 wait_listening 18690
 # shellcheck disable=SC2086 # a list of words
@@ -77,8 +77,8 @@ stop "$there"
 wait_for 5 "the port of the other namespace is closed" not listening 4791 "$IN_PEER"
 ok "the port is open as long as there are responders"
 
-# The door is for both families, also where the administrator has programs' IPv6 sockets take no
-# IPv4 peers. The kernel looks at that when a socket is made: the listener's, by the first responder.
+# The listener accepts both families, also with net.ipv6.bindv6only. The kernel reads that setting when a
+# socket is made; the first responder makes the listener's.
 V6ONLY=/proc/sys/net/ipv6/bindv6only
 kept=$(cat "$V6ONLY")
 restore_v6only() { echo "$kept" >"$V6ONLY"; }

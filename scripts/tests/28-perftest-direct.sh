@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 500
 # runs on: 7.2/4
-# perftest without rdma_cm: send, write and read, bandwidth and latency, on queue pairs
-# that connect themselves; several of them at once, both directions, all sizes.
+# perftest without rdma_cm, by rendezvous: bandwidth and latency of Sends, Writes and
+# Reads; several queue pairs at once, both directions, all sizes.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=perftest.sh
@@ -27,7 +27,7 @@ done
 pair "ib_send_bw both ways" ib_send_bw -s 4096 -n "$(rounds 200)" -b
 pair "ib_write_bw both ways" ib_write_bw -s 4096 -n "$(rounds 200)" -b -q 2
 pair "ib_read_bw 16 queue pairs" ib_read_bw -s 1024 -n "$(rounds 50)" -q 16
-# Beside the set-up the sizes find the same code as in 06-perftest.
+# Behind the set-up the sizes run the same code as in 06-perftest.
 ! all_rounds || for tool in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat; do
 	every_size pair "$tool"
 done

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 180
-# Rings, and the tables of pinned pages, are memory that a process takes, so its memory cgroup pays for
-# them: what it has is counted, what it may not have it does not get, and all comes back when it ends.
+# Rings and the tables of pinned pages are charged to the memory cgroup of the process that asks for them.
+# The charge is seen, an allocation above the limit fails, and all is uncharged when the process ends.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=cgroup.sh

@@ -2,23 +2,23 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 120
 # runs on: uml
-# A process that stalls the making of a queue pair, and meanwhile connects it by the number that it
-# will have (src/early.c). It is refused, and the queue pair can be destroyed: with a reference of
-# iw_cm lost on the way that would wait for good, and no signal would end it.
+# A process stalls the verb that makes a queue pair, and meanwhile connects by the number that the queue
+# pair will have (src/early.c). The call is refused, and the queue pair can be destroyed. If a reference of
+# iw_cm were lost, the destruction would wait for good, and no signal would end it.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
 no_qps() { ! rdma resource show qp link r0 | shows .; }
 
-# through CASE PID: the process ends, in less than the ten seconds for which a peer may owe its
-# Reply: whoever destroys a queue pair that connects does not wait for that.
+# through CASE PID: the process ends in less than ten seconds, the time limit of a peer's Reply. The
+# destruction of a connecting queue pair does not wait for the Reply.
 through() {
 	(wait_for 8 "$1: the process is through with its queue pair" gone "$2") && return
 	show_log "$(log_of "early-$1")"
 	show_stuck
 	kill -9 "$2" || true
 	if ! (wait_for 5 "$1: it can be killed; it hangs in the kernel" gone "$2"); then
-		# Whatever waits for it, or for its device, waits for good: there is nothing to clean up with.
+		# Every user of the device waits for good: the cleanup would hang.
 		trap - EXIT
 		exit 1
 	fi

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
-# The number of a queue pair is no secret, and rdma_cm takes it from anybody (src/foreign.c): whoever
-# it does not belong to can neither connect it nor keep it from being destroyed.
+# rdma_cm takes the number of a queue pair, which is no secret, from every process (src/foreign.c). A process
+# that does not own the queue pair can neither connect it nor delay its destruction.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
@@ -11,8 +11,8 @@ all_qps() { rdma resource show qp link r0 | sed -n 's/.* lqpn \([0-9]*\) .*/\1/p
 answer() { sed -n 's/.*kverbs_test: asked to connect, answer //p' "$(log_of kernel-log)"; }
 answered() { [ -n "$(answer)" ]; }
 
-# foreign SECONDS ARGUMENT...: not by run, whose timeout would wait for a process that hangs in the
-# kernel for good.
+# foreign SECONDS ARGUMENT...: not by run, since timeout would wait for good for a process that hangs in
+# the kernel.
 foreign() {
 	local limit=$1
 	shift
@@ -21,14 +21,14 @@ foreign() {
 		show_log "$(log_of "foreign-$1")"
 		show_stuck
 		kill -9 "$SPAWNED" || true
-		# Then there is nothing to clean up with: whatever waits for it waits for good.
+		# Every user of the device waits for good: the cleanup would hang.
 		(wait_for 10 "$1: it can be killed" gone "$SPAWNED") || trap - EXIT
 		exit 1
 	fi
 	finish "$SPAWNED" 1 "foreign-$1"
 }
 
-# One that was never connected, and never will be: without the address its owner is refused.
+# A queue pair without a connection. Without the address its owner is refused.
 kernel_user() {
 	local qpn log
 	spawn kernel-log dmesg -W
@@ -42,7 +42,7 @@ kernel_user() {
 	ip addr add "$RDMA_V4/24" dev rd0
 	wait_for 20 "the kernel user has tried to connect" answered
 	stop "$log"
-	# That the network is down. Else its queue pair was taken, or not there.
+	# ENETDOWN. Another error means that the queue pair was in use, or not found.
 	[ "$(answer)" = -100 ] || die "the kernel user's own queue pair: rdma_connect() answered $(answer), not -100"
 	ok "a queue pair of the kernel"
 }

@@ -2,16 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 240
 # runs on: 7.2/4
-# "ss -K" ends our listeners from outside, while strangers come all the time: the one of queue pairs
-# that connect themselves, and one of rdma_cm. Nobody goes on trying to take connections from them, and
-# all goes as ever afterwards.
+# "ss -K" ends the driver's listening sockets, that of rendezvous and one of rdma_cm, under a flood of TCP
+# connections. No work item goes on trying to accept from them, and connections are possible afterwards.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
 # Clock ticks that all threads of work queues have used. A name may have spaces in it.
 worked() { cat /proc/[0-9]*/stat 2>/dev/null | sed -n '/(kworker\//s/.*) //p' | awk '{ n += $12 + $13 } END { print n + 0 }' || true; }
 
-# calm: in one second they use less than half of one processor. What spins uses all of it.
+# calm: in one second they use less than half of one processor. A work item that spins uses all of it.
 calm() {
 	local before
 	before=$(worked)
@@ -20,22 +19,22 @@ calm() {
 	[ "$BUSY" -lt $(($(getconf CLK_TCK) / 2)) ]
 }
 
-# calms_down WHEN: not by wait_for, to which it could not say how much it was.
+# calms_down WHEN: not by wait_for, since the message has the number of ticks.
 calms_down() {
 	local end=$((SECONDS + 15 * FACTOR))
-	# A thread that ends takes its ticks along, so that one second may look better than it was.
+	# The ticks of a thread that ends are lost, so one second may count too few.
 	until calm && calm; do
 		[ "$SECONDS" -lt "$end" ] || die "$1: the threads of work queues still use $BUSY ticks in a second"
 	done
 }
 
-# flood: strangers come as fast as they can, so that connections are to be taken at any moment.
+# flood: connections as fast as possible, so that some wait to be accepted at any time.
 flood() {
 	spawn knock python3 -B "$(dirname "$0")/src/knock.py" 0 "$RDMA_V4" 4791 7174
 	KNOCK=$SPAWNED
-	if ! (wait_for 20 "strangers are let in" grep -qx in "$(log_of knock)"); then
+	if ! (wait_for 20 "TCP connections are accepted" grep -qx in "$(log_of knock)"); then
 		show_log "$(log_of knock)"
-		die "no stranger is let in"
+		die "no TCP connection is accepted"
 	fi
 }
 
@@ -55,7 +54,7 @@ one_round() {
 	flood
 	kill_listener 4791
 	kill_listener 7174
-	alive "$KNOCK" || die "the strangers gave up: $(cat "$(log_of knock)")"
+	alive "$KNOCK" || die "knock.py has ended: $(cat "$(log_of knock)")"
 	stop "$KNOCK"
 	calms_down "after the end of both listeners"
 	kill -9 "$server" "$RESPONDER"

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
 # runs on: uml
-# Sends that find no receive posted (src/rnr.c): held until one is, for as long as the queue pair's
-# attributes say, with the window closed; ended by the Terminate, by error and by destruction; and
-# nothing of it is felt by other connections. Arguments pick cases.
+# Sends without a posted receive (src/rnr.c). A Send is held, with TCP's window closed, until a receive is
+# posted or the time of the queue pair's attributes is over. Terminate, error and destruction end the hold.
+# Other connections are not delayed. Arguments pick cases.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
 # runs on: 7.2
-# What peers that read nothing have this machine hold (src/unread.py): on 64 connections at once, Read
-# Responses that they asked for, and RDMA Writes of a local program; near, and over a path with a delay; few
-# octets of many fragments; and what is left when the program has gone. At most 64 KiB a connection are not accounted by TCP, and so not by its limits (docs/receive.md, "Memory
-# beyond TCP's accounting"). Buffers that CPUs keep go when memory is reclaimed.
+# The memory that this machine holds for peers that read nothing (src/unread.py), on 64 connections at once:
+# their Read Responses, and RDMA Writes of a local program. The path has a delay or none, messages are long, or
+# few octets of many fragments. Memory after the end of the program is measured as well. At most 64 KiB a
+# connection are outside of TCP's accounting, and so of its limits (docs/receive.md, "Memory beyond TCP's
+# accounting"). Reclaim frees the buffers that CPUs keep.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
@@ -25,7 +26,7 @@ unread() {
 	[ "$status" = 0 ] || die "$path: status $status"
 }
 
-# shrunk: how often reclaim has found buffers that CPUs keep, this time.
+# shrunk: how often reclaim has called the shrinker of the buffers that CPUs keep, this time.
 shrunk() {
 	echo >"$TRACING/trace"
 	echo 2 >/proc/sys/vm/drop_caches

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 180
 # runs on: 7.2 7.3
-# A BPF program that puts each TCP connection of this host into a sockmap when it is established
-# (src/sockmap.c), which for a listener's children is before they are accepted. What it would put
-# there in place of our handler gets what comes early, and never lets the socket go. Ours say that they
-# are taken; connections of both kinds, and strangers, come and go as ever.
+# A BPF program adds each TCP connection of this host to a sockmap when it is established (src/sockmap.c);
+# children of a listener are not accepted then. The sockmap would replace the driver's handler, take early
+# octets, and never release the socket. The driver's sockets refuse it. Connections over rdma_cm, by
+# rendezvous and of unknown peers work as without the program.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=cgroup.sh
@@ -32,9 +32,9 @@ attach() {
 	die "sockmap: status $status"
 }
 
-# stranger PORT: says something that comes before anybody has accepted it, and goes.
-stranger() {
-	run 20 "a stranger on port $1" python3 -c 'import socket, sys
+# unknown_peer PORT: a connection whose octets arrive before it is accepted, and that ends.
+unknown_peer() {
+	run 20 "an unknown peer on port $1" python3 -c 'import socket, sys
 with socket.create_connection((sys.argv[1], int(sys.argv[2])), 10) as s:
     s.sendall(b"GET / HTTP/1.1\r\n\r\n")' "$RDMA_V4" "$1"
 }
@@ -54,18 +54,17 @@ spawn server rping -s -a "$RDMA_V4" -p 7174 -P
 server=$SPAWNED
 wait_listening 7174
 for port in 4791 7174; do
-	stranger "$port"
-	wait_for 20 "the stranger on port $port is sent away" no_connection "$port"
+	unknown_peer "$port"
+	wait_for 20 "the connection to port $port is closed" no_connection "$port"
 done
-rping_client "rping after a stranger" 64 5 "$RDMA_V4"
-pingpong_pair "ibv_rc_pingpong after a stranger" "" "" 127.0.0.1 ibv_rc_pingpong -g 1 -n 100
+rping_client "rping after an unknown peer" 64 5 "$RDMA_V4"
+pingpong_pair "ibv_rc_pingpong after an unknown peer" "" "" 127.0.0.1 ibv_rc_pingpong -g 1 -n 100
 stop "$server"
 
 kill -TERM "$SOCKMAP"
 finish "$SOCKMAP" 20 sockmap
-# Who was offered to the program, and how often: two ends each of rping (twice), abi and ibv_rc_pingpong
-# (twice), and two strangers.
-# And of others' two of the proof, the strangers' own ends, and the pingpongs' TCP connections.
+# Refused are two ends each of rping (twice), abi and ibv_rc_pingpong (twice), and two of unknown peers.
+# Taken are the program's own two, the unknown peers' ends, and the pingpongs' TCP connections.
 refused=$(counted refused)
 taken=$(counted taken)
 if [ "$refused" -lt 12 ] || [ "$taken" -gt 8 ]; then

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 500
 # runs on: uml
-# Queue pairs that connect themselves, through pyverbs: all transitions, right and
-# wrong, queries at each step, every order of arrival, their numbers, how long they wait,
-# peers that die at each step, 200 pairs at once. Nothing is left of any of it.
+# Rendezvous through pyverbs: all transitions, valid and invalid, with queries at each
+# step; every order of arrival, numbers, time limits, and peers that die at each step.
+# 200 pairs connect at once. No object is left behind.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
@@ -25,7 +25,7 @@ first_number() {
 	cat "$(log_of "$(label_of "$label")")"
 }
 
-# The numbers do not begin at the same place each time the module is loaded.
+# The first number differs from one load of the module to the next.
 starts_anywhere() {
 	local one other distance
 	one=$(first_number)

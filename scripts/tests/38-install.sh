@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 180
 # make install for the running kernel: modprobe and "rdma link add" find the module by
-# its names, until make uninstall. And modules that are not for this kernel.
+# its names, until make uninstall. A module for another kernel is refused.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 [ "$RSIW_TYPE" = rsiw ] || exit 4
@@ -13,8 +13,8 @@ INSTALLED=/lib/modules/$RELEASE/updates
 COPY=$WORK/checkout
 MODULE=${RSIW_KO:-$(modinfo -n rsiw)}
 
-# The checkout with the module built; and a module tree of what it needs, without it, that can be
-# changed (and that depmod reads in a moment).
+# The checkout with the module built, and a writable module tree with its dependencies only, since depmod
+# reads all of a tree.
 a_machine_of_its_own() {
 	local tree=$WORK/lib/modules/$RELEASE file
 	mkdir -p "$COPY/build/$RELEASE" "$tree"
@@ -37,7 +37,7 @@ unknown() {
 	[ -z "$(rdma link show)" ] || die "something changed: $(rdma link show)"
 }
 
-# by_name COMMAND...: brings the module in; there is traffic, and it goes again.
+# by_name COMMAND...: the command loads the module; traffic runs, and the module is unloaded.
 by_name() {
 	"$@" || die "$*: status $?"
 	loaded rsiw || die "$*: the module is not there"

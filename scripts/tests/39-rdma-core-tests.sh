@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 420
 # runs on: uml
-# rdma-core's own test-suite (Debian ships it with rdma-core's documentation): every test
-# of it passes or is skipped by the suite itself, as the device reports what it can do; no
-# program of it crashes, and nothing is left. What can not pass is named, with the reason,
-# in src/rdma_core_tests.py.
+# rdma-core's own test-suite, which Debian ships with rdma-core's documentation. Each test
+# passes, or the suite skips it by the device's capabilities. No program of it crashes, and
+# no object is left. src/rdma_core_tests.py names the tests that cannot pass, with reasons.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
@@ -19,7 +18,7 @@ mkdir "$WORK/suite"
 cp -r "$SUITE" "$WORK/suite/"
 gunzip "$WORK"/suite/tests/*.gz
 
-# A program of the suite that the suite does not look after tells of its crash here.
+# The suite does not check the status of all its programs: a crash shows here.
 echo 1 >/proc/sys/kernel/print-fatal-signals
 single_bed
 echo "rsiw-test: the suite begins" >/dev/kmsg

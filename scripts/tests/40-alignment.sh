@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 800
 # runs on: 7.2/2
-# TCP segments begin with an FPDU (docs/transmit.md; RFC 5044 section 5.3): bulk Writes, Sends and
-# Reads over a cable with Ethernet's MTU, seen at the receiver with every offload off. At least
-# 99 % of the segments that carry the data do, at each message size. src/alignment.py counts;
-# that it can say no is shown first.
+# TCP segments begin with an FPDU (docs/transmit.md; RFC 5044 section 5.3): at least 99 % of the segments
+# with data do, at each message size. Bulk Writes, Sends and Reads pass over a cable with Ethernet's MTU,
+# and are captured at the receiver with every offload off. src/alignment.py counts, after a self-test with
+# segments that are not aligned.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=perftest.sh
@@ -18,15 +18,15 @@ LEAST=99
 # Each transfer has this many octets.
 TOTAL=$((16 << 20))
 FAILED=0
-# Each processor has a queue of its own for what the cable brings: of a program that moves to another
-# one the packets arrive in another order, and TCP takes some for lost.
+# Each processor has a queue of its own for received packets. Packets of a program that moves to another
+# processor are reordered, and TCP takes some for lost.
 HERE="taskset -c 0"
 THERE="taskset -c 1"
 
 run 60 "self-test" python3 -B "$(dirname "$0")/src/alignment_selftest.py" "$WORK"
 ok "the judge: $(grep -c '^ok: self-test' "$(log_of self-test)") made-up captures, good and bad, are told apart"
 
-# without_offloads COMMAND-PREFIX INTERFACE: what is captured is what a wire would carry.
+# without_offloads COMMAND-PREFIX INTERFACE: captured packets are those of a wire.
 without_offloads() {
 	local feature
 	# shellcheck disable=SC2086 # a list of words
@@ -43,9 +43,9 @@ cwnd_of() {
 	$1 ip route show dev "$2" | shows 'cwnd lock 20' || die "$2: the congestion window is not limited"
 }
 
-# judged KIND SIZE: a transfer in which TCP lost something, or took it for lost, is made again. One with
-# too few aligned segments is made twice more, and neither may have too few: a single cut costs what
-# TCP has queued then, about half a percent of such a transfer.
+# judged KIND SIZE: a transfer in which TCP retransmits is made again. One with too few aligned segments is
+# made twice more, and both have to have enough: a single cut misaligns the octets that TCP has queued
+# then, about half a percent of such a transfer.
 judged() {
 	local status try need=1 short=0
 	for try in $(seq 12); do
@@ -87,8 +87,8 @@ without_offloads "" rv0
 without_offloads "$IN_PEER" rv1
 # Without GRO the cable ends in this queue; a bulk transfer must not overrun it.
 echo 20000 >/proc/sys/net/core/netdev_max_backlog
-# TCP cuts a segment where the receiver's window ends, and what it has queued then (up to 1 MiB)
-# follows in that step: no sender above TCP can help it, so the window is never that small here.
+# TCP cuts a segment where the receiver's window ends, and the octets queued then (up to 1 MiB) follow
+# with that shift. No sender above TCP can avoid it, so the window is larger here.
 for inside in "" "$IN_PEER"; do
 	$inside sysctl -q -w net.ipv4.tcp_rmem='4096 8388608 8388608'
 done
@@ -101,8 +101,8 @@ cases="write 1048576  send 65536  read 16384"
 while read -r kind size; do
 	judged "$kind" "$size"
 done < <(printf '%s %s\n' $cases)
-# A small congestion window and a way that lasts have TCP send its buffers in parts: one that is full
-# has places again behind the first part. Short queues make runs that end within a segment.
+# With a small congestion window and a long RTT TCP sends a buffer in parts: a full buffer has room again
+# after the first part. Short queues make bursts that end within a segment.
 cwnd_of "" rv0 "$VETH_NEAR"
 cwnd_of "$IN_PEER" rv1 "$VETH_FAR"
 tc qdisc add dev rv0 root netem delay 5ms limit 20000

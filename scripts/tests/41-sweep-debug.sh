@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
 # runs on: uml
-# Only on the debug kernel: one pass through everything a user does (rping, perftest, ibv_rc_pingpong, an NFS
-# mount, a killed process) and with memory in pieces or short, everything undone, the module unloaded, and
-# then no memory that nobody owns. The runner looks for what KASAN, lockdep and the others said meanwhile.
+# One pass of ordinary use under the checkers: rping, perftest, ibv_rc_pingpong, an NFS mount, a killed
+# process, fragmented memory and failing allocations. Everything is undone and the module unloaded; then
+# kmemleak finds no leak. The runner checks the kernel's log for reports of KASAN, lockdep and others.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=perftest.sh
@@ -18,9 +18,8 @@
 
 LEAKS=/sys/kernel/debug/kmemleak
 
-# No report may be left that was not there before. An object counts only from its sixth second
-# on (MSECS_MIN_AGE in mm/kmemleak.c), and what a register still held at one scan shows at the
-# next, hence the two pauses: there is nothing to wait for but its age.
+# No new report. kmemleak reports an object from its sixth second on (MSECS_MIN_AGE in mm/kmemleak.c), and
+# one that a register referenced at the next scan. Hence two pauses: the age is the only condition.
 no_leaks() {
 	for _ in 1 2; do
 		sleep 6
@@ -61,7 +60,7 @@ nfs_pass() {
 	ok "NFS 4.2: 16 MiB there and back"
 }
 
-# Halves of the longest FPDUs, while the kernel has no block of memory that is long enough.
+# Halves of the longest FPDUs, while allocations of large blocks fail.
 scarce_pass() {
 	[ -d /sys/kernel/debug/fail_page_alloc ] || die "this kernel can not be told to refuse memory"
 	export RSIW_ADDRESS=$RDMA_V4 RSIW_TESTBIN
@@ -70,7 +69,7 @@ scarce_pass() {
 	ok "long FPDUs in parts, without large blocks of memory"
 }
 
-# Frames of connections that begin, while TCP gets no memory for them unless it waits.
+# Start-up frames, while TCP's allocations fail unless they may wait.
 begin_pass() {
 	local faults=/sys/kernel/debug/failslab from to server client i
 	read -r from to < <(sort /proc/kallsyms |
@@ -84,7 +83,7 @@ begin_pass() {
 	spawn begin-server rping -s -a "$RDMA_V4" -p 7190 -P
 	server=$SPAWNED
 	wait_listening 7190
-	# The kernel does as it is told: with none at all a connection does not begin.
+	# The injection works: with all allocations failing no connection is made.
 	set_faults ignore-gfp-wait=N times=1 probability=100
 	spawn begin-refused rping -c -a "$RDMA_V4" -p 7190 -C 1
 	client=$SPAWNED

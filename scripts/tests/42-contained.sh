@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 800
-# What confines a process confines its connections by rendezvous and over rdma_cm: BPF programs of its
-# control group, Landlock, its network namespace. The memory of sockets is charged to its memory cgroup,
-# the port of rendezvous is open while it is needed, and guesses and attempts are limited (src/contained.py).
+# BPF programs of a control group, Landlock and the network namespace confine a process's connections by
+# rendezvous and over rdma_cm (src/contained.py). Its memory cgroup is charged for the memory of sockets. The
+# port of rendezvous is open while a queue pair waits. Guesses and attempts are limited.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=cgroup.sh
@@ -15,8 +15,8 @@ RSIW_PARAMS="rendezvous_timeout_ms=3000 connect_timeout_ms=3000 $RSIW_PARAMS"
 # shellcheck disable=SC2016 # expanded by the inner shell
 in_group() { exec sh -c 'echo $$ >"$1/cgroup.procs"; shift; exec "$@"' sh "$CGROUP/charged" "$@"; }
 
-# charged LABEL TOOL ARGUMENT...: of the memory that TCP has when data is on a path of 20 ms, the control
-# group of the sending process pays for at least a half. The receiver is outside. ib_read_bw's server
+# charged LABEL TOOL ARGUMENT...: with data on a path of 20 ms, at least half of TCP's memory is charged to
+# the control group of the sending process. The receiver is outside of the group. ib_read_bw's server
 # sends, and ib_write_bw's client.
 PORT=18700
 charged() {

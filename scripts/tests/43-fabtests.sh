@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 600
 # runs on: soak
-# fabtests, libfabric's own tests, over its verbs provider (scripts/tests/fabtests): messages of a connection and reliable
-# datagrams (ofi_rxm), more Sends than the peer has receives for, shared receive queues, several endpoints.
+# fabtests, libfabric's own tests, over its verbs provider (scripts/tests/fabtests). Messages of a connection and
+# reliable datagrams (ofi_rxm), more Sends than posted receives, shared receive queues, several endpoints.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 

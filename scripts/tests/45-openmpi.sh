@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 420
 # runs on: soak
-# Open MPI over libfabric's verbs provider (ofi_rxm): a program of two and of four ranks checks the messages it receives
-# and the results of collective operations (src/mpi_check.c), and the device has carried them.
+# Open MPI over libfabric's verbs provider (ofi_rxm). A program of two and of four ranks checks the messages it
+# receives and the results of collective operations (src/mpi_check.c). The device's counters have the octets.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 

@@ -1,16 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 120
-# Ports that somebody has already. A second connection from the source port of the first one is told so, or
-# gets another port where the port is one that TCP draws; rdma_listen beside a TCP listener is told so, by
-# the trace event too.
+# Ports in use. A second connection from a source port in use gets EADDRINUSE, or another port where the
+# port is one of TCP's ephemeral range. rdma_listen beside a TCP listener gets an error and a trace event.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
 TRACE=/sys/kernel/tracing
 EADDRINUSE=98
 
-# twice PORT SECOND: two connections from PORT; the second one is answered SECOND.
+# twice PORT SECOND: two connections from PORT; the second one gets SECOND from rdma_connect().
 twice() {
 	run 30 "from port $1" "$RSIW_TESTBIN/source" "$RDMA_V4" "$1" "$RDMA_V4" 7200
 	printf '0\n%s\n' "$2" | diff - "$(log_of "$(label_of "from port $1")")" ||

@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 200
-# An interface in a VRF: its addresses and routes are those of the VRF, and connections over its device
-# are in there, whichever end connects, over rdma_cm and by rendezvous, as a TCP socket's bound to the VRF, which
-# is tried first.
+# An interface in a VRF has the addresses and routes of the VRF. Connections over its device stay in the VRF,
+# from either end, over rdma_cm and by rendezvous. TCP sockets that are bound to the VRF are tried first.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=pingpong.sh
@@ -23,7 +22,7 @@ ip addr add fd98::1/64 dev rv0 nodad 2>/dev/null || true
 make_link r0 rv0
 make_peer_link r1 "$RSIW_TYPE"
 
-# What swaps the numbers of queue pairs is an ordinary TCP connection.
+# The programs exchange their queue pair numbers over an ordinary TCP connection.
 IN_VRF="ip vrf exec vrf0"
 
 # The path is there.

@@ -11,7 +11,7 @@
 modprobe sch_netem
 run_page docs/howto/netem.md
 
-# Not those of the page's end, where the discipline is gone: of the client's network namespace since its beginning.
+# Retransmissions in the client's network namespace since it was made; at the page's end netem is removed.
 sent_again=$(on client nstat -asz TcpRetransSegs | awk '$1 == "TcpRetransSegs" { print $2 }')
 [ "$sent_again" -gt 0 ] || die "TCP sent nothing again"
 ok "TCP sent $sent_again segments again"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 400
-# leaves a network namespace: the kernel's own server does, after NFS 4.1 or later over any RDMA
+# leaves a network namespace: the kernel's NFS server keeps it after NFS 4.1 or later over any RDMA device
 # The page about NFS over RDMA, with two hosts: the commands are those of the page.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"

@@ -3,8 +3,8 @@
 # time limit: 400
 # runs on: soak
 # The page about iSER: LIO and open-iscsi. Target and initiator of the kernel use RDMA in the first network namespace only.
-# shellcheck source=../guest/lib.sh
-. "$(dirname "$0")/../guest/lib.sh"
+# shellcheck source=../lab/guest/lib.sh
+. "$(dirname "$0")/../lab/guest/lib.sh"
 HOWTO_ONE_NETWORK=1
 # shellcheck source=howto.sh
 . "$(dirname "$0")/howto.sh"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# Sourced by tests that look at what is on the wire: tcpdump at work.
+# Captures packets by tcpdump; sourced by tests.
 
 # Where the packets go.
 CAPTURE=$WORK/capture.pcap
@@ -15,7 +15,7 @@ capture_start() {
 
 # capture_stop: what was captured is complete.
 capture_stop() {
-	# Everything that came so far has been written when the size stands still.
+	# All captured packets are written when the size no longer grows.
 	local size=-1
 	while [ "$size" != "$(stat -c %s "$CAPTURE")" ]; do
 		size=$(stat -c %s "$CAPTURE")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 # Runs the commands of a page of docs/howto as they are on the page (scripts/tests/checks/howto has the marks of its blocks).
-# Two hosts, "server" and "client", are two sets of namespaces (network, mounts) with a root file system
-# of their own and a cable between their interfaces eth0. What stands in for the rest of a host is in
-# scripts/tests/howto: the file "host", and the commands apt-get, scp and systemctl. Both hosts have the pages' devices
+# Two hosts, "server" and "client", are two sets of namespaces (network, mounts). Each has a root file system,
+# and a cable joins their interfaces eth0. scripts/tests/howto stands in for the rest of a host: the file "host",
+# and the commands apt-get, scp and systemctl. Both hosts have the pages' devices
 # rsiw0 and rsiw1; the names of RDMA devices are the kernel's, so the client's are rsiw100 and rsiw101 (names_in, names_out).
 #
 # With HOWTO_ONE_NETWORK=1 both have the guest's own network and eth0 with both addresses: kernel modules that know no
@@ -55,7 +55,7 @@ cable_up() {
 	done
 }
 
-# The stack shows each host its own devices only: its exclusive mode, for which there may be no other namespace.
+# Exclusive mode: each host has its own devices only. It is set while no other namespace exists.
 hosts_up() {
 	rsiw_load
 	[ "${#NETNS[@]}" = 0 ] || die "a namespace is there already"
@@ -106,7 +106,7 @@ begin_waiting() {
 	wait_for 30 "$1 listens" ready "$2" "$SPAWNED" "$(log_of "$1")" "$before"
 }
 
-# end_waiting: what waits ends by itself, or is stopped; its output follows that of the block which it waited for.
+# end_waiting: the waiting block ends by itself, or is stopped. Its output follows that of the next block.
 end_waiting() {
 	local entry pid mode label
 	for entry in "${WAITING[@]}"; do

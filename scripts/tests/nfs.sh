@@ -49,8 +49,8 @@ nfs_threads_stop() {
 	"${NFS_PREFIX[@]}" sh -c 'mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd; rpc.nfsd 0'
 }
 
-# Connections that the server has not let go: nobody would ever do so once its listener is gone,
-# and the device could not be removed any more.
+# Connections that the server has not closed. After the end of its listener they would stay for good, and
+# the device could not be removed.
 server_ids() { rdma res show cm_id | grep 'src-addr [^ ]*:20049 '; }
 nothing_left_at_server() { wait_for 20 "the server's connections are gone" not server_ids; }
 
@@ -149,8 +149,8 @@ nfs_fio() {
 	ok "fio verify $1: $2, $3"
 }
 
-# writer FILE COUNT [ERROR]: numbered blocks of 64 KiB, each flushed, so that progress can be seen on
-# the server. ERROR: one that may come, EINVAL for example; the block is then written again.
+# writer FILE COUNT [ERROR]: numbered blocks of 64 KiB, each flushed, so that the server shows progress.
+# After ERROR, EINVAL for example, the block is written again.
 writer() {
 	python3 - "$@" <<-'PYTHON'
 		import errno, os, sys

@@ -11,10 +11,10 @@ PERFTEST_PORT=18600
 # its own address only, not on every device.
 # Sets PERFTEST_ROW to the last row of the client's table: size, iterations and the figures.
 #
-# The latency tools connect twice, and their server opens the second listener only after the first
-# connection is up, while the client does not wait for it: with any driver it may find none, and
-# crashes then. late_listener has TCP try again; without nf_tables, a pair that ended so is run again,
-# on another port. rsiw tells by an event that it was refused, siw by the result of rdma_connect().
+# The latency tools connect twice. The server opens the second listener after the first connection, and the
+# client does not wait for it: with any driver the client may find no listener, and crashes then.
+# late_listener has TCP try again. Without nf_tables such a pair is run again, on another port. rsiw reports
+# the refusal by an event, siw by the result of rdma_connect().
 perftest_pair() {
 	local label=$1 try client
 	client=$(log_of "$(label_of "$label")")

@@ -2,8 +2,8 @@
 # shellcheck shell=bash
 # Validated rounds of rping; sourced by the tests that run them.
 
-# rping_client LABEL SIZE COUNT ADDRESS
-# rping ends with status 0 when its peer hangs up in the middle, so the rounds are counted by what it prints.
+# rping_client LABEL SIZE COUNT ADDRESS: rping ends with status 0 also when its peer closes early, so the
+# rounds are counted in its output.
 rping_client() {
 	local printed
 	# shellcheck disable=SC2016 # expanded by the inner shell

@@ -12,7 +12,7 @@ from confine import CONNECT4, EGRESS, KINDS, SOCK_CREATE, forbid, inside, landlo
 from cases_active import Listener, reply_for
 from direct import *
 from harness import Victim
-from strangers import HERE, PORT, answer, hello, request
+from unknown_peers import HERE, PORT, answer, hello, request
 
 CM_PORT = 7200
 # docs/rendezvous.md, section 4.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Strangers that come without end to TCP ports, and say nothing.
+"""Opens TCP connections to ports without end, and sends nothing.
 
 usage: knock.py SECONDS ADDRESS PORT...    a new connection to each every so many seconds; 0: a flood
 
-Says "in" once each has let one in, and goes on whatever becomes of the others, until it is killed.
-The last ones stay connected.
+Prints "in" once each port has accepted one, and goes on until it is killed, also where later ones fail.
+The last connections stay open.
 """
 
 import collections
@@ -26,7 +26,7 @@ def main(pause, address, ports):
         for port in ports:
             s = socket.socket(socket.AF_INET)
             s.setblocking(False)
-            # Reset in the end: else no port would soon be left to come from.
+            # Ended by RST: else TIME-WAIT would soon take all local ports.
             s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             s.connect_ex((address, port))
             kept.append(s)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Strangers on the port where queue pairs connect themselves (docs/rendezvous.md)."""
+"""Unknown peers on the port of rendezvous (docs/rendezvous.md)."""
 
 import os
 import resource
@@ -34,7 +34,7 @@ def connect(address=HERE):
 
 
 def answer(frame, address=HERE):
-    """What comes back until the end of the connection."""
+    """The octets received until the end of the connection."""
     got = b""
     with connect(address) as s:
         try:
@@ -60,7 +60,7 @@ def refused(what, frame, address=HERE):
 
 
 def works(device):
-    """A pair of ours finds together."""
+    """A pair of queue pairs connects."""
     a, b = pair(device)
     a.connect(b)
     b.connect(a)
@@ -70,14 +70,14 @@ def works(device):
 
 
 def waiter(device):
-    """One that waits: the port is open as long as there is one."""
+    """A pair of which one end waits: the port is open as long as an end waits."""
     a, b = smaller_first(*pair(device))
     b.to_rtr(a)
     return a, b
 
 
 def nonsense(device):
-    """whatever is no Request is closed without an answer, a stranger's Request is refused"""
+    """what is no Request is closed without an answer, a Request of an unknown peer is refused"""
     a, b = smaller_first(*pair(device))
     b.connect(a)
     good = hello(a.number, b.number, a.psn, b.psn)
@@ -112,7 +112,7 @@ def nonsense(device):
     ):
         refused(what, request(frame))
     refused("the wrong address", request(good), "127.0.0.1")
-    # After all that the peer is let in.
+    # After all that the peer connects.
     a.connect(b)
     talk(a, b)
     refused("a second one", request(good))
@@ -123,7 +123,7 @@ def nonsense(device):
 
 
 def impostor(device):
-    """one who knows all numbers but goes no further does not keep the peer out"""
+    """a connection with the right numbers that stops after its Request does not keep the peer out"""
     a, b = smaller_first(*pair(device))
     b.connect(a)
     with connect() as one:
@@ -138,7 +138,7 @@ def impostor(device):
 
 
 def own_impostor(device):
-    """one who knows the number of a queue pair that is connected to itself does not get in"""
+    """the number of a queue pair that is connected to itself is not enough to connect"""
     a = End(device)
     a.to_init()
     a.to_rtr(a)
@@ -152,7 +152,7 @@ def own_impostor(device):
 
 
 def waiting(device):
-    """one who comes for a queue pair that is still INIT waits, but not for ever"""
+    """a Request for a queue pair in INIT waits, with a time limit"""
     others = waiter(device)
     a, b = smaller_first(*pair(device))
     begun = time.monotonic()
@@ -163,7 +163,7 @@ def waiting(device):
 
 
 def crowd(device):
-    """thousands of silent connections keep nobody out, and leave nothing behind"""
+    """thousands of silent connections keep no peer out, and leave nothing behind"""
     resource.setrlimit(resource.RLIMIT_NOFILE, (CROWD + 100, CROWD + 100))
     others = waiter(device)
     sockets = []
