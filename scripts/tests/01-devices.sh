@@ -79,9 +79,10 @@ wrong_uses() {
 
 # An interface that goes while a device is made on it: made or refused, it leaves nothing.
 vanishing() {
-	local before added=0 i
+	local before added=0 i rounds
+	rounds=$(rounds 20)
 	before=$(links_now)
-	for i in $(seq 20); do
+	for i in $(seq "$rounds"); do
 		ip link add gone1 type dummy
 		spawn add timeout 20 rdma link add g1 type "$RSIW_TYPE" netdev gone1
 		sleep "0.0$((i % 5))"
@@ -96,7 +97,7 @@ vanishing() {
 	done
 	refuse "interface that has gone" 'no such|invalid|not found|cannot find' rdma link add g1 type "$RSIW_TYPE" netdev gone1
 	[ "$(links_now)" = "$before" ] || die "something is left: $(links_now)"
-	ok "interface vanishes while a device is made on it ($added of 20 were made first)"
+	ok "interface vanishes while a device is made on it ($added of $rounds were made first)"
 }
 
 gid_of() { cat "/sys/class/infiniband/$1/ports/1/gids/"*; }

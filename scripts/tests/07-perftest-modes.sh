@@ -31,6 +31,7 @@ done
 pair "ib_send_lat events" ib_send_lat -e -s 64 -n "$(rounds 200)"
 pair "ib_read_lat events" ib_read_lat -e -s 64 -n "$(rounds 200)"
 for size in 1 64 80; do
+	all_rounds || [ "$size" != 64 ] || continue
 	pair "ib_send_bw inline $size" ib_send_bw -I 80 -s "$size" -n "$(rounds 300)"
 	pair "ib_write_bw inline $size" ib_write_bw -I 80 -s "$size" -n "$(rounds 300)"
 	pair "ib_send_lat inline $size" ib_send_lat -I 80 -s "$size" -n "$(rounds 200)"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 500
+# runs on: soak
 # The README's table of rsiw, siw and rxe: the same programs run over each driver in one machine. Rows on
 # speed are those of make bench. siw's Terminate codes and RTR frames are known from its source only.
 # shellcheck source=../lab/guest/lib.sh

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
+# runs on: 7.2/4
 # leaves a network namespace: the kernel's NFS server keeps it after NFS 4.1 or later over any RDMA
 # device in a namespace, also with siw at both ends and rsiw not loaded; not after NFS 4.0.
 #
@@ -11,6 +12,9 @@
 needs_stock
 # shellcheck source=nfs.sh
 . "$(dirname "$0")/nfs.sh"
+
+# The big file's size in MiB.
+BIG=$(rounds 64)
 
 # export_between CLIENT_TYPE SERVER_TYPE
 export_between() {
@@ -25,7 +29,7 @@ export_between() {
 	cmp "$WORK/big" "$NFS_EXPORT/big" || die "client $1, server $2: copied in"
 	cmp "$WORK/big" "$NFS_MOUNT/big" || die "client $1, server $2: copied out"
 	same_tree "$WORK/tree.sums" "$NFS_MOUNT/tree" "client $1, server $2: tree"
-	[ "$(rdma_counter reply_bytes)" -ge $((64 * 1048576)) ] || die "the data did not come by RDMA Write"
+	[ "$(rdma_counter reply_bytes)" -ge $((BIG * 1048576)) ] || die "the data did not come by RDMA Write"
 	nfs_umount
 	rm -rf "${NFS_EXPORT:?}"/*
 	nfs_threads_stop
@@ -45,7 +49,7 @@ make_tree "$WORK/all"
 mkdir "$WORK/tree"
 mv "$WORK/all/d0" "$WORK/all/d1" "$WORK/tree/"
 sums "$WORK/tree" >"$WORK/tree.sums"
-head -c $((64 * 1048576)) /dev/urandom >"$WORK/big"
+head -c $((BIG * 1048576)) /dev/urandom >"$WORK/big"
 
 export_between "$RSIW_TYPE" siw
 export_between siw "$RSIW_TYPE"

@@ -79,7 +79,7 @@ perftest_once() {
 }
 
 # every_size PAIR TOOL ARGUMENT...: PAIR, a function that runs a pair, at every power of two to 8 MiB; at
-# some of them where everything is slower, and for a tool of latency where not all rounds are wanted.
+# some of them where everything is slower, and at one for a tool of latency where not all rounds are wanted.
 every_size() {
 	local pair=$1 tool=$2 size
 	shift 2
@@ -88,6 +88,7 @@ every_size() {
 		return
 	fi
 	for size in 2 32768 1048576; do
+		all_rounds || [[ $tool == *_bw || $size = 1048576 ]] || continue
 		"$pair" "$tool $size" "$tool" -s "$size" -n 5 "$@"
 	done
 }
