@@ -17,7 +17,7 @@ else
 	CACHE=${HOME:-$TOP/build}/.cache/rsiw
 fi
 
-# A line for the person who waits; results that other scripts read go to stdout instead.
+# A progress line on stderr; results that other scripts read go to stdout.
 say() { printf '%s %s\n' "$(date +%H:%M:%S)" "$*" >&2; }
 
 die() {
@@ -25,8 +25,7 @@ die() {
 	exit 1
 }
 
-# need_root PURPOSE: stops a person who is not root, or whom a container keeps from being it, saying
-# what for and what works without.
+# need_root PURPOSE: exits without root or CAP_SYS_ADMIN, and prints the purpose and what works without.
 need_root() {
 	if [ "$(id -u)" = 0 ]; then
 		unshare --mount true 2>/dev/null ||
@@ -42,8 +41,8 @@ need_root() {
 	exit 1
 }
 
-# tree_release KDIR: the release a kernel's build tree is for, also of one that the kernel's package
-# would have brought; fails if KDIR does not tell.
+# tree_release KDIR: the release of a kernel's build tree, from its path where the tree is missing; fails if
+# neither has it.
 tree_release() {
 	cat "$1/include/config/kernel.release" 2>/dev/null && return
 	case $1 in /lib/modules/?*/build) basename "${1%/build}" ;; *) return 1 ;; esac
@@ -77,14 +76,14 @@ quiet() {
 	return 1
 }
 
-# ticking SECONDS TEXT COMMAND...: says TEXT every so many seconds until the command is done. What says
-# it is in nobody's way: it holds neither stdout nor the lock of an entry, and ends with this script,
-# also where a terminal's interrupt does not reach it.
+# ticking SECONDS TEXT COMMAND...: prints TEXT every so many seconds until the command ends. The printing
+# process holds neither stdout nor the lock of an entry. It ends with this script, also where a terminal's
+# interrupt does not reach it.
 ticking() {
 	every=$1 text=$2
 	shift 2
 	(
-		# A shell says nothing of one that ends by itself.
+		# Without the trap the shell would report the killed process.
 		trap 'exit 0' TERM
 		seconds=0
 		while sleep 2 && kill -0 $$ 2>/dev/null; do
@@ -99,8 +98,8 @@ ticking() {
 	return "$ticked"
 }
 
-# make_entry DIR COMMAND...: runs COMMAND DIR, unless that was done before. Of several callers
-# one works and the others wait; what was interrupted is begun anew.
+# make_entry DIR COMMAND...: runs COMMAND DIR, unless that was done before. One of several callers
+# works, and the others wait. An interrupted entry is made anew.
 make_entry() {
 	entry=$1
 	shift

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
 #
-# What a kernel says when something is wrong with it. To be sourced, on the host and in the guest.
+# Reports of a faulty kernel in its log. To be sourced, on the host and in the guest.
 
 SPLATS='BUG:|kernel BUG at|WARNING:|Oops|Kernel panic|general protection fault|rust_kernel: panicked'
 SPLATS="$SPLATS|KASAN|UBSAN|possible circular locking|possible recursive locking|inconsistent lock state"
@@ -10,15 +10,15 @@ SPLATS="$SPLATS|list_(add|del) corruption|ODEBUG:|ref_tracker:|DEBUG_LOCKS_WARN_
 SPLATS="$SPLATS|INFO: task .* blocked|INFO: rcu|rcu: INFO|soft lockup|workqueue lockup"
 SPLATS="$SPLATS|unregister_netdevice: waiting|kmemleak: [0-9]+ new|Restarting kernel"
 
-# Lines with such words that are no complaint: the kernel telling what it is made of, and programs
-# that crash ("traps:"), whose status tells their test.
+# Lines with such words that are no report: the kernel's features, and programs that crash ("traps:"), which
+# their test learns from the status.
 HARMLESS='kasan: KernelAddressSanitizer initialized|Lock dependency validator|mitigation|traps: .*general protection fault ip:'
 
-# What comes before the first program is the kernel's own affair: a debug kernel may complain about
-# itself there (KASAN about an interrupt while it identifies the processor).
+# Reports before the first program do not count: a debug kernel may have some of its own there (KASAN, about
+# an interrupt while it identifies the processor).
 FIRST_PROGRAM=' as init process'
 
-# splats FILE: shows each complaint with what follows it, and fails if there is one.
+# splats FILE: shows each report with the lines behind it, and fails if there is one.
 splats() {
 	shown=$(grep -nF "$FIRST_PROGRAM" "$1" | head -n 1 | cut -d: -f1)
 	shown=${shown:-0}
@@ -34,11 +34,10 @@ splats() {
 	return 1
 }
 
-# stale_breakpoint CONSOLE ACCELERATOR: whether a kernel died by an emulated processor. The kernel patches its
-# code behind a breakpoint (arch/x86/kernel/alternative.c, smp_text_poke_batch_finish()); QEMU's translator,
-# with a thread for each processor, may keep that breakpoint after it is gone, so that a processor meets it
-# in code of the kernel's own where none is, which is always a panic. A module's code, or what is
-# left of one, does not count: that may be ours.
+# stale_breakpoint CONSOLE ACCELERATOR: whether a kernel died by a fault of the emulator. The kernel patches its
+# code behind a breakpoint (arch/x86/kernel/alternative.c, smp_text_poke_batch_finish()). QEMU's translator, with
+# a thread for each processor, may keep the breakpoint after its removal. A processor then takes it in the
+# kernel's code, where none is, and panics. A breakpoint in a module's code does not count: it may be rsiw's.
 stale_breakpoint() {
 	grep -q tcg "$2" 2>/dev/null || return 1
 	! words=$(splats "$1") || return 1

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 300
 # runs on: 7.2/4
-# leaves a network namespace: the kernel's NFS server keeps it after NFS 4.1 or later over any RDMA
-# device in a namespace, also with siw at both ends and rsiw not loaded; not after NFS 4.0.
+# leaves a network namespace: the kernel's NFS server keeps it after NFS 4.1 or later over any RDMA device.
+# That holds also with siw at both ends and rsiw not loaded; not after NFS 4.0.
 #
 # NFS over RDMA between rsiw and the kernel's own siw, each as server and as
 # client, over a pair of veth interfaces. The server is in a network namespace.

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 600
 # runs on: uml
-# The wire peer (scripts/tests/peer), a program that shares no code with the driver, sends MPA, DDP and RDMAP
-# to the loaded module, valid and invalid: start-up frames, stalls, segments cut anywhere, markers and CRC errors.
+# The wire peer (scripts/tests/peer) shares no code with the driver. It sends MPA, DDP and RDMAP to the loaded
+# module, valid and invalid: start-up frames, stalls, segments cut anywhere, markers and CRC errors.
 # Bad keys, bounds, versions, opcodes and queue numbers, too many Reads, and resets in every state follow. A peer
 # does not answer a close. Each answer is the Terminate of the RFCs. Each parameter that peers can see has a pass:
 # all cases with the defaults, else the cases about the parameter. Arguments pick cases by name or requirement.

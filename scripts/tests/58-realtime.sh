@@ -4,7 +4,7 @@
 # runs on: soak
 # Only on a kernel with PREEMPT_RT (make test T=58-realtime KERNEL=7.3-rt): a SCHED_FIFO thread deregisters a
 # region under traffic on its own CPU (src/fifo.c). The throttling of real-time threads and the fair server are
-# off, so only the wait in the deregistration gives the CPU to the thread that holds the pin.
+# off. Only the wait in the deregistration gives the CPU to the thread that holds the pin.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 [[ $(uname -v) == *PREEMPT_RT* ]] || exit 4

@@ -104,7 +104,7 @@ def bulk(bed, candidate, operation, size, messages, *spread):
 
 
 def asleep(bed, candidate, operation, size, *spread):
-    """As `bandwidth`, but nobody polls: iperf3 does not either. The messages go from and to the same
+    """As `bandwidth`, without polling: iperf3 does not either. The messages go from and to the same
     memory, or in turn over `spread` octets of it."""
     octets = 50_000_000 if candidate == "siw" else 1_500_000_000
     return {"value": bulk(bed, candidate, operation, size, octets // size, *spread),
@@ -169,7 +169,7 @@ def octets_received():
 
 
 def echo(bed, candidate, cpu):
-    """Round trips of ICMP echo beside a bulk transfer, in microseconds. Whoever asks on the
+    """Round trips of ICMP echo beside a bulk transfer, in microseconds. A ping on the
     processor of the sending program waits for that processor, too."""
     def ping():
         out = run(*on(cpu), "ping", "-i", "0.01", "-c", "150", "-W", "1", bed.server(candidate))

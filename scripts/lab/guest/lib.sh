@@ -12,9 +12,9 @@
 #   RSIW_SHARE  what is repeated is repeated so many times less (default 1)
 #   RSIW_TESTBIN programs made of scripts/tests/src (default: build/tests of the checkout)
 #
-# Everything that is made through these functions is undone on exit, in the
-# reverse order, and the modules are unloaded: a reference that leaked shows up
-# as a module that cannot be removed, and the test fails.
+# On exit all that these functions have made is undone, in the reverse order, and
+# the modules are unloaded. With a leaked reference a module cannot be unloaded,
+# and the test fails.
 set -eu -o pipefail
 
 RSIW_TYPE=${RSIW_TYPE:-rsiw}
@@ -60,15 +60,15 @@ wait_for() {
 	done
 }
 
-# shows PATTERN: as "grep -q", but reads to the end: the program before it in a pipe must not end
-# by SIGPIPE, which pipefail takes for its failure.
+# shows PATTERN: as "grep -q", but reads to the end. Otherwise the program before it in a pipe ends by
+# SIGPIPE, a failure under pipefail.
 shows() { grep "$@" >/dev/null; }
 
-# rounds COUNT: as many as can be had where everything is slower; there it is the checkers that look, and
-# they have seen what a round does after a few. A test that is repeated fully elsewhere is not here.
+# rounds COUNT: divided by the factor of a slow kernel, where the checkers need few rounds, and by the test's
+# share on this kernel ("# runs on:").
 rounds() { echo $(((($1 - 1) / FACTOR / ${RSIW_SHARE:-1}) + 1)); }
 
-# all_rounds: whether a test is to do all that it can.
+# all_rounds: whether no share reduces the rounds.
 all_rounds() { [ "${RSIW_SHARE:-1}" = 1 ]; }
 
 # not COMMAND...: for wait_for.
@@ -87,8 +87,8 @@ run() {
 	die "$label: status $status: $*"
 }
 
-# events_too_late LOG: a client of rping did all rounds, closed its event channel, and its other thread
-# read from that once more, which has rping end with 255. Any failure before would be in the log.
+# events_too_late LOG: a client of rping did all rounds and closed its event channel, and its other thread read
+# from the channel again. rping then ends with 255. Any earlier failure is in the log.
 events_too_late() {
 	shows 'rdma_get_cm_event: Bad file descriptor' <"$1" &&
 		! shows -av -e '^ping data: ' -e '^client DISCONNECT EVENT' -e '^rdma_get_cm_event: Bad file descriptor' <"$1"
@@ -186,8 +186,8 @@ load_type() {
 	esac
 }
 
-# For tests with another driver, too: the x86 debug kernel has none, and siw cannot be built for it (what
-# it takes a CRC with is in a kernel only for drivers of its own).
+# needs_stock: skips a test that needs another driver too. The x86 debug kernel has none, and siw cannot be
+# built for it: the kernel has the CRC functions only where a driver of its own selects them.
 needs_stock() { [ "${RSIW_KERNEL:-}" != debug ] || exit 4; }
 
 # The module under test.
@@ -317,7 +317,7 @@ cleanup() {
 	local status=$? i
 	trap - EXIT
 	set +e
-	# Not for one that was skipped (4), or ended from outside (143), who has looked already.
+	# Not for a skipped test (4). A test that was ended from outside (143) has its state shown already.
 	[[ $status == @(0|4|143) ]] || show_stuck
 	for i in "${PIDS[@]}"; do stop "$i"; done
 	"$DONE_HOOK"

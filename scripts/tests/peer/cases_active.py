@@ -33,7 +33,7 @@ class Listener:
 
 def reply_for(request, rev=None, ird=16, ord_=16, data=b"", r=0, c=0, flags=None, **more):
     """A Reply to this Request. `c` is our own wish for CRCs, `flags` are A to D of the enhanced word; by default the
-    Write alone is named as RTR, as everybody does."""
+    Write alone is named as RTR, as common implementations do."""
     rev = request.rev if rev is None else rev
     word = b""
     if rev == 2 and request.s:
@@ -138,7 +138,7 @@ def crc_that_one_end_asks_for(victim):
 @case("MPA-21 MPA-23 MPA-25 MPA-26")
 def reply_asks_for_markers(victim):
     stream, _, _ = connected(victim, m=1)
-    # Who has been told something does not nudge.
+    # An initiator that has received a message sends no further zero-length Write.
     stream.send(rdmap.send(1, b"here"))
     victim.expect_recv(0, 4)
     for number, size in enumerate((1, 100, 470, 474, 478, 500, 1000, 5000), start=1):

@@ -127,7 +127,7 @@ def disconnect_from_a_peer_that_stays(victim):
 @case("MPA-90 DDP-72 (a Read that is half answered)")
 def disconnect_in_an_answer(victim):
     stream, _, _ = connected(victim)
-    # A responder that has been sent a message is not nudged.
+    # The initiator sends no further zero-length Write: the peer has sent a message.
     stream.send(rdmap.send(1, b"here"))
     victim.expect_recv(0, 4)
     assert victim.ask("read 1 1234 0 100") == "ok"
@@ -159,7 +159,7 @@ def disconnect_and_a_late_question(victim):
     while state_of(stream) != FIN_WAIT1:
         assert time.monotonic() < end, f"no FIN, state {state_of(stream)}"
         time.sleep(0.01)
-    # Who is asked after that answers nothing, and this breaks nothing: what TCP has is still to arrive.
+    # A Read Request after that gets no answer, and ends nothing: octets that TCP has still arrive.
     stream.send(rdmap.read_request(1, 1, 0, 100, made.rw, made.at(RW)))
     stream.send(rdmap.send(1, b"late"))
     octets = until_fin(stream)

@@ -9,7 +9,7 @@ import rdmap
 from faults import no_large_blocks
 from harness import CRC, RW, MARKERS, Link, case, check_terminate
 
-NOWHERE = 0x12345678  # a key nobody has
+NOWHERE = 0x12345678  # a key of no region
 
 
 def refused(victim, build, error, recvs=8, behind_is_dropped=True, told=False):

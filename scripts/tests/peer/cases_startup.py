@@ -339,20 +339,20 @@ def hang_up_at_each_state(victim):
 
 
 @case("MPA-80 DDP-94")
-def strangers_delay_nobody(victim):
-    strangers = []
+def stalled_requests_delay_nothing(victim):
+    stalled = []
     for number in range(1000):
         stream = tcp()
         stream.send_raw(request()[:number % 20])
-        strangers.append(stream)
+        stalled.append(stream)
     begin = time.monotonic()
     link = Link(victim)
     link.stream.send(rdmap.send(1, b"legitimate"))
     victim.expect_recv(0, 10)
     took = time.monotonic() - begin
-    for stream in strangers:
+    for stream in stalled:
         stream.sock.close()
-    # Sooner than any stranger times out.
+    # Sooner than any of the stalled Requests times out.
     assert took < REQUEST_SECONDS * 0.8, f"a legitimate connection took {took:.1f} s"
 
 

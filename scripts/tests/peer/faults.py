@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Memory that is not to be had, where the kernel can be told to refuse it (Documentation/fault-injection)."""
+"""Failing allocations, where the kernel has fault injection (Documentation/fault-injection)."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ def write(name, value):
 
 @contextlib.contextmanager
 def no_large_blocks():
-    """Whoever may not wait gets single pages only, as on a host whose memory is in pieces."""
+    """Atomic allocations get single pages only, as on a host with fragmented memory."""
     if not os.path.isdir(DIRECTORY):
         yield
         return

@@ -97,7 +97,7 @@ class Victim:
 
 
 class Made:
-    """What the victim says about its objects."""
+    """The victim's objects, as it prints them."""
 
     def __init__(self, line):
         words = line.split()
@@ -191,7 +191,7 @@ class Link:
 
     def expect_terminate(self, error, bad=None, told=False):
         """Skips Read Responses, then a Terminate with this code, then nothing but the close. `bad` is the segment that
-        it is about. The victim's owner hears of it once; not by an event if a completion has `told` him."""
+        it is about. The victim's owner learns of it once; not by an event if a completion has `told` it."""
         segment = self.recv_segment()
         while not segment.is_terminate():
             assert segment.tagged, f"unexpected segment {segment.raw[:20].hex()}"

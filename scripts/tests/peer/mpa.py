@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """MPA for a test peer (RFC 5044, RFC 6581): start-up frames, FPDUs, CRC-32C and
-markers, right or deliberately wrong. Independent of the module's own code."""
+markers, valid or deliberately invalid. Independent of the module's own code."""
 
 import socket
 import struct

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a program may expect of libibverbs and librdmacm over this device,
- * beginning with everything in-tree siw is known to get wrong. Each check runs
- * in a process of its own; a failing one says what it saw.
+ * What a program may expect of libibverbs and librdmacm over this device. The
+ * first checks are the known defects of in-tree siw. Each check runs in a
+ * process of its own, and prints what it saw if it fails.
  *
  * usage: abi                  lists the checks
  *        abi address check    runs one
@@ -78,7 +78,7 @@ static void read_with_two_elements(void)
 	wr.wr.rdma.rkey = bed.b->rkey;
 	if (!ibv_post_send(bed.p.a.qp, &wr, &bad)) {
 		wc = completion(bed.p.a.send_cq);
-		/* Refusing is allowed, cutting short is not. */
+		/* A refusal is allowed, a truncated Read is not. */
 		if (wc.status == IBV_WC_SUCCESS &&
 		    (wc.byte_len != 200 || memcmp(memory[0], memory[1], 100) || memcmp(memory[0] + 1000, memory[1] + 100, 100)))
 			fail("success, byte_len %u, data %s", wc.byte_len, memory[0][1000] == 0x11 ? "missing" : "wrong");
@@ -114,7 +114,7 @@ static void iova(void)
 	bed_close(&bed);
 }
 
-/* IB_UVERBS_ACCESS_OPTIONAL_RANGE: a device ignores what it does not know, and nothing else. */
+/* IB_UVERBS_ACCESS_OPTIONAL_RANGE: a device ignores unknown flags of this range, and no others. */
 static void optional_access(void)
 {
 	struct bed bed = bed_open(NULL);
@@ -245,7 +245,7 @@ static void zero_length(void)
 	for (i = 0; i < 3; i++) {
 		wr = request(opcode[i], &sge, opcode[i] == IBV_WR_RDMA_READ);
 		wr.wr_id = i;
-		/* Keys of empty operations are not looked at. */
+		/* Keys of empty operations are not checked. */
 		wr.wr.rdma.rkey = 0xdead00;
 		post(&bed.p.a, wr);
 	}

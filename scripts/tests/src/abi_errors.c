@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Checks of abi.c: what is refused, what breaks a connection, and what its end
- * leaves behind.
+ * Checks of abi.c: refused calls, errors that end a connection, and the objects
+ * after the end.
  */
 #include "bed.h"
 
@@ -174,7 +174,7 @@ void cq_overflow(void)
 	}
 	if (!async_within(context, IBV_EVENT_CQ_ERR, 5000))
 		fail("no event though the completion queue overflowed");
-	/* Nobody else is hurt. */
+	/* Another queue pair still works. */
 	if (pair_open(&bystander.p, NULL, address, &(struct pair_options){
 			.send_depth = 4, .recv_depth = 4, .cq_depth = 8, .send_sge = 1, .recv_sge = 1 }))
 		fail("no second connection");
@@ -235,7 +235,7 @@ void disconnect_flushes(void)
 	bed_close(&bed);
 }
 
-/* libsiw posts receives without a word to the kernel, also after the connection's end. */
+/* libsiw posts receives without a system call, also after the connection's end. */
 void late_receives_flush(void)
 {
 	struct pair_options o = pair_defaults();

@@ -27,7 +27,7 @@ static void map_is_refused(const char *what, int fd, size_t size, uint64_t offse
 		fail("%s: %s", what, strerror(errno));
 }
 
-/* A ring is mapped as a whole, as often as one likes, and stays where it is mapped when its object is gone. */
+/* A ring is mapped as a whole, any number of times. A mapping outlives its object. */
 void rings_map_whole(void)
 {
 	const size_t page = 4096;
@@ -58,7 +58,7 @@ void rings_map_whole(void)
 		again[i] = map(fd, r->size, r->offset);
 		if (again[i] == MAP_FAILED)
 			fail("ring %d once more: %s", i, strerror(errno));
-		/* The last octet belongs to no entry that is in use. */
+		/* No entry in use has the last octet. */
 		r->at[r->size - 1] ^= 0x55;
 		if (again[i][r->size - 1] != r->at[r->size - 1])
 			fail("ring %d, mapped twice, is not the same memory", i);
@@ -75,14 +75,14 @@ void rings_map_whole(void)
 	}
 }
 
-/* One who does not stop. */
+/* A thread that posts until it is stopped. */
 struct poster {
 	struct siw_rqe *queue;
 	size_t depth;
 	atomic_bool stop;
 };
 
-/* Behind libsiw's back, which lets nobody post while it asks for a change of the state. */
+/* By a system call of our own: libsiw blocks posts while it changes the state. */
 static void *keep_posting(void *arg)
 {
 	struct poster *p = arg;
@@ -137,9 +137,8 @@ static enum ibv_qp_state state_of(struct ibv_qp *qp)
 }
 
 /*
- * Receives go into the queue without a word to the kernel, which cannot wait for ever for their end.
- * The queue is long: that it gets empty while the other processor is given to somebody else for some
- * milliseconds would not be the end that is asked for.
+ * Receives are posted without a system call, and the kernel cannot wait for ever for their end. The queue is
+ * long: it must not get empty while the posting thread does not run for some milliseconds.
  */
 #define DEPTH 16384
 
@@ -178,8 +177,8 @@ void reset_against_posts(void)
 	while (!(atomic_load((_Atomic uint16_t *)&poster.queue[poster.depth - 1].flags) & SIW_WQE_VALID))
 		sched_yield();
 	/*
-	 * It can get empty all the same, where the machine has others to serve for longer, and then RESET
-	 * is right. Either way it ends, and the state is what was answered.
+	 * On a busy machine the queue may get empty all the same, and RESET succeeds. In both cases the call
+	 * returns, and the state is the one that it returned.
 	 */
 	for (tries = 0; tries < 20 && !err; tries++) {
 		err = change(qp, IBV_QPS_RESET);

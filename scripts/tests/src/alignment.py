@@ -4,11 +4,11 @@
 usage: alignment.py FILE KIND SIZE COUNT [LEAST]
 
 FILE is a capture (pcap) of a bulk transfer over Ethernet and IPv4, made at the receiver without
-any offload; KIND (write, send, read) tells who sends the data and by which messages: COUNT of SIZE
-octets. Each stream is followed from its MPA start-up frame (section 7.1) over the length field of
-every FPDU, so a boundary is known, not guessed. Prints the share of data segments that begin with
-an FPDU, and fails if it is below LEAST percent (99), and on a capture that proves nothing: one with
-holes, with segments nobody could have put on this wire, with too few, or with anything but FPDUs.
+any offload. KIND (write, send, read) is the message kind, and so the sending end, of COUNT messages
+of SIZE octets. Each stream is followed from its MPA start-up frame (section 7.1) over the length
+field of every FPDU, so a boundary is known, not guessed. Prints the share of data segments that
+begin with an FPDU, and fails if it is below LEAST percent (99). A capture with holes, with segments
+longer than the wire allows, with too few segments, or with anything but FPDUs fails too.
 """
 
 import bisect
@@ -24,7 +24,7 @@ LEAST_SEGMENTS = 1000
 MTU = 1500
 # The CRC of every FPDU would take minutes in Python.
 CRC_EVERY = 64
-# RDMAP opcodes of the messages with the data (RFC 5040 section 4.3), and whose they are.
+# RDMAP opcodes of the messages with the data (RFC 5040 section 4.3), and the end that sends them.
 KINDS = {
     "write": ({0}, "initiator"),
     "send": ({3, 4, 5, 6}, "initiator"),
@@ -48,8 +48,8 @@ class Failure(Exception):
 
 
 class Disturbed(Failure):
-    """Something was lost or came twice: TCP reports it in its data segments (SACK), which get
-    shorter by that, and what it has queued (up to 1 MiB) follows in that step."""
+    """Segments were lost or came twice. TCP reports that in its data segments (SACK), which get
+    shorter, and the octets queued then (up to 1 MiB) are shifted by the difference."""
 
 
 def check(condition, what):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The judge of alignment judged: made-up captures, good and bad.
+"""Tests alignment.py with made-up captures, good and bad.
 
 usage: alignment_selftest.py DIRECTORY (for the captures)
 """

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Connecting a queue pair by nothing but its number: identifiers of rdma_cm that have none of their
- * own, and somebody who never answers them. Everything here but the call itself exits with a message
- * if it fails.
+ * Connecting a queue pair by its number alone: identifiers of rdma_cm without a queue pair of their own, and
+ * a peer that never answers them. Every function but the call itself exits with a message if it fails.
  */
 #ifndef RSIW_TEST_ASK_H
 #define RSIW_TEST_ASK_H
@@ -16,7 +15,7 @@
 /* The address; exits with the status of a wrong command line if it is none. */
 struct sockaddr_in address_of(const char *text);
 
-/* Somebody who takes TCP connections at @at, whose port this finds, and never says a word. */
+/* A peer that accepts TCP connections at @at, whose port this sets, and sends nothing. */
 int be_silent(struct sockaddr_in *at);
 
 /* An identifier that has only to connect, has no queue pair of its own, and does not wait. */

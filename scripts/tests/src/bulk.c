@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A bulk transfer in which nobody polls: the end that asks for it sleeps until completions are
- * there, and the other end has no thread at all. For measuring processor time.
+ * A bulk transfer without polling, to measure processor time. The requesting end sleeps until completions
+ * are there, and the other end has no thread.
  *
  * usage: bulk address read|write size count [spread]
  *
- * @count messages of @size octets (1 to 1 MiB), from and to the same memory, or in turn over @spread
+ * @count messages of @size octets (1 to 1 MiB). All have the same memory, or follow each other over @spread
  * octets of it (at most 16 MiB). Prints MB/s.
  */
 #include "pair.h"

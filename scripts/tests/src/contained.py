@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What confines a process confines its connections over RDMA.
+"""Confinement of a process holds for its connections over RDMA: control groups, Landlock, namespaces.
 
 usage: contained.py [CASE...]       CGROUP: the root of the control groups
        contained.py landlocked      in a process of its own: it is confined for good
@@ -38,13 +38,13 @@ def listening(port=PORT):
 
 
 def parts(a, b):
-    """The two go their ways."""
+    """Destroys both."""
     a.close()
     b.close()
 
 
 def talks(device):
-    """What is not confined connects."""
+    """Without confinement both connect."""
     a, b = pair(device)
     a.connect(b)
     b.connect(a)
@@ -53,7 +53,7 @@ def talks(device):
 
 
 def stays_apart(what, sender, other):
-    """Both ends are told of each other, and no connection comes of it."""
+    """Both ends have each other's attributes, and no connection is made."""
     sender.to_rts(HASTY, 0)
     other.to_rts(HASTY, 0)
     other.recv()
@@ -113,7 +113,7 @@ def landlocked():
     a, b = smaller_first(*pair(device))
     landlock(CM_PORT)
     a.refuses("connect to port 4791", a.rtr_attr(b), TO_RTR, (errno.EACCES,))
-    # Who accepts does not connect.
+    # The accepting end opens no connection.
     b.to_rtr(a)
     check(rping(), "rping to the port that is allowed")
     check(not rping(CM_PORT + 1), "rping to another port connects")
@@ -158,7 +158,7 @@ def port(device):
 
 
 def guesses(device):
-    """guesses of packet sequence numbers are limited, and the peer is let in nevertheless"""
+    """guesses of packet sequence numbers are limited, and the peer connects nevertheless"""
     a, b = smaller_first(*pair(device))
     b.connect(a)
     begun = time.monotonic()
@@ -190,7 +190,7 @@ def sock_memory(group):
 
 
 def fallback(_device):
-    """a connection that falls back to MPA revision 1 is in the control group of its process, which pays for it"""
+    """a connection that falls back to MPA revision 1 is charged to the control group of its process"""
     root = os.environ["CGROUP"]
     group = f"{root}/fallback"
     with open(f"{root}/cgroup.controllers", encoding="ascii") as controllers:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Queue pairs that connect themselves, through pyverbs: what the tests of them share."""
+"""Rendezvous through pyverbs: what its tests share."""
 
 import errno
 import os
@@ -248,7 +248,7 @@ class End:
 
 
 class Peer:
-    """What one end is told of the other."""
+    """The attributes of one end that the other one needs."""
 
     def __init__(self, end, number=None, psn=None):
         self.number = number if number is not None else end.number

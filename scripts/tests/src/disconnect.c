@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * rdma_disconnect() with much posted: rdma_disconnect(3) has it flushed. Both ends hear of the end in
- * time, completions come in order and once each, successes only in front of flushes, and what was a
- * success is in the peer's memory.
+ * rdma_disconnect() with many posted requests, which it flushes (rdma_disconnect(3)). Both ends get their
+ * event in time. Completions come in order and once each, successes before flushes. Data of a successful
+ * request is in the peer's memory.
  *
  * usage: disconnect address [factor]       factor stretches the time that the end may take
  */

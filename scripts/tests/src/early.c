@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An early bird: connects a queue pair that is still being made. A process can stall the verb that
- * makes one, by a page for its answer that userfaultfd(2) keeps from being there, and it knows the
- * number that comes next. Until the verb is through, that number must lead nowhere: iw_cm gives the
- * references it takes back by way of an object that is not filled in yet, and whoever destroys the
- * queue pair would wait for one that was lost for good, where no signal reaches him.
+ * Connects a queue pair that is still being made. A process can stall the verb that makes it, by a page for
+ * the response that userfaultfd(2) holds back, and it knows the next number. Until the verb returns, no call
+ * may find that number: iw_cm drops its references through an object that is not filled in yet. A lost
+ * reference would have the destruction of the queue pair wait for good, in a sleep without signals.
  *
  * usage: early ADDRESS made|failed
  *
- *   made    the answer arrives later, and the queue pair is destroyed while it connects
- *   failed  it never arrives, so that the verb itself takes the queue pair back
+ *   made    the response is written later, and the queue pair is destroyed while it connects
+ *   failed  the response fails, so that the verb itself destroys the queue pair
  *
  * Status 4: this kernel has no userfaultfd. A destroy that hangs can not be ended from here: that
  * is for the caller to find out.

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Queue pairs and those they do not belong to. rdma_connect() and rdma_accept() take the number of a
- * queue pair from whoever calls, so the number of somebody else's must not do: another user's
- * process would connect it to whom it likes. Who may is who made it, processes of the same user, and
- * who administers the system; not who has the maker's number after it.
+ * Connects queue pairs of other processes. rdma_connect() and rdma_accept() take the number of a queue pair
+ * from any process: without a check, another user's process could connect it. Allowed are the process that
+ * made it, processes of the same user, and those with the administrator's capability. A later process with
+ * the maker's process number is not.
  *
- * usage: foreign ADDRESS users              who may, and who may not, with what processes make
- *        foreign ADDRESS kernel NUMBER      a process may not, with what the kernel has made
- *        foreign ADDRESS destroy [THREADS]  what others ask for can be destroyed (foreign_destroy.c)
+ * usage: foreign ADDRESS users              processes that may, and may not, connect a process's queue pair
+ *        foreign ADDRESS kernel NUMBER      a process may not connect one that the kernel has made
+ *        foreign ADDRESS destroy [THREADS]  destruction while others try to connect (foreign_destroy.c)
  *
- * Files of rdma_cm work only for the user who opened them, so each process opens its own, as the
- * user it is by then.
+ * A file of rdma_cm works only for the user that opened it, so each process opens its own after it has
+ * changed its user.
  */
 #include "foreign.h"
 
@@ -45,7 +45,7 @@ struct answer {
 	uint32_t number;
 };
 
-/* A process that does what it is told. */
+/* A process that executes commands. */
 static struct worker {
 	const char *name;
 	uid_t uid;
@@ -100,7 +100,7 @@ static void become(uid_t uid)
 		fail("cannot become user %u: %s", uid, strerror(errno));
 }
 
-/* Becomes another user who keeps one right of root's. */
+/* Becomes another user, and keeps one capability. */
 static void become_mounter(uid_t uid)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -126,7 +126,7 @@ static pid_t fork_as(pid_t number)
 	return syscall(SYS_clone3, &args, sizeof(args));
 }
 
-/* Goes, but leaves somebody who keeps open what it has open, as long as there is who tells it. */
+/* Ends, but leaves a child that keeps its files open until the commanding process ends. */
 static void leave(int fd)
 {
 	struct answer answer = { 0 };
@@ -200,7 +200,7 @@ static void serve(int fd, struct sockaddr_in *silent)
 
 	while (events && read(fd, &job, sizeof(job)) == sizeof(job)) {
 		answer = (struct answer){ 0 };
-		/* Not before the queue pair has gone: nobody answers, and who goes first waits for that. */
+		/* After the queue pair: there is no answer, and the identifier's end would wait for one. */
 		if (pending && job.what != DESTROY) {
 			rdma_destroy_id(pending);
 			pending = NULL;
@@ -274,7 +274,7 @@ static struct answer tell(enum role who, enum request what, uint32_t arg)
 	return answer;
 }
 
-/* Both calls of @who, with the number of a fresh queue pair of @owner each, or with @number. */
+/* Both calls by the process @who, with the number of a fresh queue pair of @owner each, or with @number. */
 static void check(enum role owner, enum role who, int expected, uint32_t number)
 {
 	static const char *const call[] = { "rdma_connect()", "rdma_accept()" };
@@ -299,7 +299,7 @@ static void check(enum role owner, enum role who, int expected, uint32_t number)
 	}
 }
 
-/* Its maker's number is another process's, while somebody still has the queue pair. */
+/* Another process has the maker's number, while a child still has the queue pair open. */
 static void inherit(struct sockaddr_in *silent)
 {
 	uint32_t of = tell(ONE, MAKE, 0).number;

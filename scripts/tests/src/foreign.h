@@ -8,7 +8,7 @@
 /* How much longer everything may take here (RSIW_TIME_FACTOR). */
 int factor(void);
 
-/* A queue pair that nobody has connected yet; its completion queue, at @cq, is to go after it. */
+/* A queue pair that is not connected yet; its completion queue, at @cq, is to go after it. */
 struct ibv_qp *lone_qp(struct ibv_context *context, struct ibv_cq **cq);
 void lone_qp_end(struct ibv_qp *qp, struct ibv_cq *cq);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Queue pairs that are destroyed while threads of another process ask for them without end. Each
- * call has a reference for a moment, until it is told that the queue pair is taken, and with enough
- * of them there always is one: whoever destroys the queue pair must not wait for a moment without.
+ * Queue pairs are destroyed while threads of another process try to connect them without end. Each call holds
+ * a reference until it is refused, and with many calls there always is one. The destruction must not wait
+ * until there is none.
  *
- * The destroy can not be ended by a signal, but what keeps it from ending can: if it takes too long
- * the other process is killed, and the failure told when it is through.
+ * No signal ends the destruction. If it takes too long, the other process is killed, and the failure printed
+ * when the call returns.
  */
 #include "foreign.h"
 

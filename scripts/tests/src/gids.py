@@ -41,7 +41,7 @@ def mapped(address):
 
 
 def same(device):
-    """Every way of looking shows the same."""
+    """All interfaces show the same table."""
     wait_for(10, "sysfs and libibverbs agree", lambda: table(device) == in_sysfs())
     for index, address in table(device).items():
         check(ipaddress.IPv6Address(str(device.gid(index))) == address, f"query_gid {index}")
@@ -60,7 +60,7 @@ def first(device):
 
 
 def follows(device):
-    """addresses come and go, and keep their places"""
+    """addresses are added and removed, and keep their indices"""
     check(table(device).get(1) == mapped("10.99.0.1"), "entry 1 is not the IPv4 address")
     ip("addr", "add", "10.99.0.40/24", "dev", "rd0")
     ip("addr", "add", "fd99::40/64", "dev", "rd0", "nodad")
@@ -96,8 +96,8 @@ def to_tracing(file, text):
 @contextlib.contextmanager
 def listening():
     """A function that tells how many times the kernel has heard of a change up to now."""
-    # Who runs is of no interest. To record it the kernel would change the code of its scheduler while
-    # it runs; an emulated kernel once died there (int3), most likely of a breakpoint just removed.
+    # Without names of programs: for their recording the kernel patches its scheduler's code, which an
+    # emulated processor may not survive (scripts/lab/splats.sh, stale_breakpoint()).
     to_tracing("options/record-cmd", "0")
     to_tracing("trace", "")
     to_tracing("kprobe_events", PROBE)
@@ -115,7 +115,7 @@ def listening():
 
 
 def told(device):
-    """the kernel is told of every change, and of nothing that is none"""
+    """the kernel gets one event for every change, and no other"""
     with listening() as heard:
         count = 0
         for step in (("add", "10.99.0.41/24", "rd0"), ("add", "fd99::41/64", "rd0"),

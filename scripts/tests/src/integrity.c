@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Data integrity: both ends post batches of random operations at each other at
- * the same time, and then every octet of both memories is compared with what
- * it must be: data in place, and nothing else touched (guard zones).
+ * Data integrity: both ends post batches of random operations to each other at
+ * the same time. Then every octet of both memories is compared with its expected
+ * value, those of guard zones too.
  *
- * Random are: operation (Send, Write, Read, inline Send and Write), length (0
- * to 300,000, small ones and page edges preferred), offset, page alignment,
- * number and cut of the scatter/gather elements on either side, whether the
- * region covers the whole arena or exactly the octets of the operation, its
- * I/O virtual address, which requests ask for a completion, and the size of
- * the batch. A seed makes a run repeatable.
+ * Random values, repeatable by a seed:
+ *
+ *   operation      Send, Write, Read, inline Send and Write
+ *   length         0 to 300,000; small ones and page edges are more frequent
+ *   memory         offset, page alignment, number and cut of the scatter/gather
+ *                  elements on either side
+ *   region         the whole arena or the octets of the operation; its I/O
+ *                  virtual address
+ *   completion     which requests ask for one
+ *   batch          its size
  *
  * usage: integrity [-n batches] [-s seed] [-p] [-f from] address
  *   -p  plain, for in-tree siw at either end: any order of completions (it completes a Write or

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The lives of queue pairs that connect themselves: every order of arrival, work before and after
+"""Life cycles of queue pairs that connect by rendezvous: every order of arrival, work before and after
 the connection, and peers that die at every step."""
 
 import itertools
@@ -31,7 +31,7 @@ def every_order(device):
                     else:
                         ends[who].to_rtr(ends[1 - who])
                         went[who] = True
-                    # Time for what the steps so far lead to is what is tested.
+                    # A pause, so that the driver acts on the steps so far.
                     time.sleep(pause)
                 talk(*ends, 1)
                 for end in ends:
@@ -143,7 +143,7 @@ def wrong_psn(device):
 
 
 def nobody(device):
-    """without a peer the patience ends: ERR, flush and an event"""
+    """without a peer the time limit ends the wait: ERR, flush and an event"""
     # A queue pair that is never told of its peer, one that has another, and one that is gone.
     for kind in ("silent", "taken", "gone"):
         for a, b in smaller_then_larger(device):
@@ -159,7 +159,7 @@ def nobody(device):
             a.fails()
             a.expect((SEND, FLUSHED), (SEND, FLUSHED), (RECV, FLUSHED), (RECV, FLUSHED))
             device.fatal()
-            # Whoever has no work waits for ever.
+            # Without work there is no time limit.
             if kind == "taken":
                 check(b.state() == RTS, "somebody else's queue pair was disturbed")
             a.close()
@@ -168,7 +168,7 @@ def nobody(device):
 
 
 def retries(device):
-    """more retries, more patience: 4.096 us * 2^TIMEOUT * (RETRY_CNT + 1)"""
+    """more retries, a longer time limit: 4.096 us * 2^TIMEOUT * (RETRY_CNT + 1)"""
     # The peers exist, but are never told.
     pairs = [smaller_first(*pair(device)) for _ in range(2)]
     (six, _), (one, _) = pairs
@@ -188,13 +188,13 @@ def retries(device):
 
 
 def for_ever(device):
-    """a time-out of 0 is none, and nobody without work loses patience"""
+    """a time-out of 0 is none, and a queue pair without work has no time limit"""
     a, b = smaller_first(*pair(device))
     a.connect(b, timeout=0)
     a.send()
     c, d = smaller_first(*pair(device))
     c.connect(d)
-    # Longer than the patience of the others.
+    # Longer than the time limit of the others.
     time.sleep(2.5 * FACTOR)
     check(a.state() == RTS and c.state() == RTS, "gave up")
     b.recv()
@@ -229,7 +229,7 @@ def again(device):
 
 
 def graceful(device):
-    """what was sent before the end arrives, and the other end hears of it"""
+    """messages sent before the end arrive, and the other end gets an event"""
     for end in ("destroy", "ERR", "SQD"):
         a, b = pair(device)
         a.connect(b)
@@ -243,7 +243,7 @@ def graceful(device):
         else:
             a.to({"ERR": ERR, "SQD": SQD}[end])
         wait_for(15, "everything arrives", lambda: len(b.completions()) >= 8)
-        # Then, after a moment in which nothing seems to have happened, the rest is flushed.
+        # Then, a little later, the rest is flushed.
         b.expect(*[(RECV, GOOD)] * 8, (RECV, FLUSHED), (RECV, FLUSHED))
         check(b.state() == ERR, f"is {name(b.state())} and not ERR")
         if end != "destroy":
@@ -253,7 +253,7 @@ def graceful(device):
 
 
 def noticed(device):
-    """whoever sends to a peer that has left hears of it, but not at once"""
+    """a Send to a peer that has left fails, but not at once"""
     a, b = pair(device)
     a.connect(b)
     b.connect(a)
@@ -294,7 +294,7 @@ def peer_process(step, pipe_in, pipe_out, gid):
 
 def deaths(device):
     """peers that are killed at every step"""
-    # The port of a peer that is not there is closed, which an initiator tries again until its patience ends.
+    # The port of an absent peer is closed, and an initiator tries again until its time limit.
     for step in range(5):
         for early in (False, True):
             down, up = os.pipe(), os.pipe()

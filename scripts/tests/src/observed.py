@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What rdma-resource(8), rdma-statistic(8) and the trace events tell, while a peer made of octets talks to a
+"""What rdma-resource(8), rdma-statistic(8) and the trace events show, while the wire peer sends to a
 program of verbs."""
 
 import contextlib

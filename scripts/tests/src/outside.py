@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A process that uses what belongs to a network namespace it is not in.
+"""A process that uses objects of a network namespace it is not in.
 
 usage: outside.py queues DEVICE NETNS      two queue pairs on its device, connected from in there
        outside.py listener DEVICE NETNS    a wildcard listener, made in there
@@ -41,7 +41,7 @@ def enter(netns):
 def queues(device, netns):
     device = Device(device)
     a, b = smaller_first(*pair(device))
-    # Who names a peer is in the namespace of the interface.
+    # The process is in the namespace of the interface when it names the peer.
     home = enter(netns)
     for one, other in ((a, b), (b, a)):
         one.to_rtr(other)
@@ -49,7 +49,7 @@ def queues(device, netns):
     os.setns(home, os.CLONE_NEWNET)
     talk(a, b)
     step("connected")
-    # Their sockets keep the namespace, whose name has gone.
+    # Their sockets keep the namespace after its name is removed.
     talk(a, b)
     step("talked")
     a.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The numbers of queue pairs: who gets which, and who is never taken for somebody else."""
+"""The numbers of queue pairs: unique on the host, and not used again soon."""
 
 from direct import *
 
@@ -45,11 +45,11 @@ def in_a_circle(device):
 
 
 def successors(device):
-    """a peer of a queue pair that is gone finds none of those that came after it"""
+    """a peer of a destroyed queue pair connects to none of the later ones"""
     a, b = smaller_first(*pair(device))
     gone = Peer(b)
     b.close()
-    # As like it as can be: all name the same peer, and expect and begin with the same PSNs.
+    # Alike but for the number: all name the same peer, and expect and begin with the same PSNs.
     after = [End(device) for _ in range(20)]
     for end in after:
         check(end.number != gone.number, "a number was used again")

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs rdma-core's own test-suite on one device, and judges it: every test passes or is skipped by
-the suite itself, but for those that are known to expect what no iWARP device can have, and these
-must fail as they are known to.
+"""Runs rdma-core's own test-suite on one device. Every test passes or is skipped by the suite itself,
+except known ones: they expect what no iWARP device has, and have to fail as they are known to.
 
     rdma_core_tests.py SUITE DEVICE GID_INDEX [NAME...]
 
 SUITE is the directory that holds the suite's "tests"; with NAMEs (tests.test_cq.CQTest.test_x) these
-only, without a judgement about what is missing. The suite throws dice; RSIW_SEED=N in the
-environment has it throw those of an earlier run. Status 0: all is as it should be."""
+only, and missing tests are no failure. The suite draws random numbers; RSIW_SEED=N in the
+environment repeats those of an earlier run. Status 0: no unexpected outcome."""
 
 import collections
 import contextlib
@@ -18,8 +17,8 @@ import sys
 import time
 import unittest
 
-# Less than this, and the device has lost something. Two more (test_create_rc_qp_ex_*) pass when their
-# dice have no creation flags, which libsiw does not know.
+# With fewer the device has lost a capability. Two more (test_create_rc_qp_ex_*) pass when their random
+# choice has no creation flags, which libsiw does not know.
 PASSED_AT_LEAST = 33
 
 # Tests that can not pass: a word of how they fail, and why.
@@ -37,10 +36,10 @@ KNOWN = {
          "calls ibv_query_srq, which libsiw does not have: no request reaches the kernel"),
 }
 
-# Tests that look for a Write's data in the peer's memory as soon as the Write is complete, and a word
-# of how they fail when it is not there yet. iWARP does not promise that (docs/rendezvous.md, section
-# 5): on two emulated CPUs 6 of 100 times it does not hold, and on the debug kernel, where all takes
-# longer, never. So these may try again, and look when the device has received as much as was sent.
+# Tests that read a Write's data in the peer's memory as soon as the Write is complete, and a word of their
+# failure. iWARP does not promise that the data is there (docs/rendezvous.md, section 5): on two emulated
+# CPUs it is missing in 6 of 100 runs, and on the debug kernel always. So these tests may try again, and
+# read when the device has received as much as was sent.
 RACES = {
     "tests.test_mr.MRTest.test_mr_rereg_access_bad_flow": "Data validation failure",
     "tests.test_rdmacm.CMTestCase.test_rdmacm_async_write": "active/passive side",
@@ -159,7 +158,7 @@ def patience(device):
             time.sleep(0.01)
         return wcs
 
-    # What was told less than so many milliseconds ago would be told again.
+    # An event is reported again within this many milliseconds.
     with open(f"{counters}/lifespan", "w") as file:
         file.write("0")
     utils.send, utils.poll_cq = send_and_tell, poll_and_wait

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Sends that find no receive posted.
+ * Sends without a posted receive.
  *
  *   rnr ADDRESS DEVICE GID_INDEX [CASE...]
  *
- * streams: every message to an end that posts its receives late arrives, once, in order and whole,
- * over queue pairs that connect themselves and over rdma_cm, from receive queues and from shared ones.
- * for_ever, soon, bound, at_once, error, destroyed, killed, left: see there. beside: others feel nothing of it.
+ * streams: an end posts its receives late, and every message arrives once, in order and whole. Connections are
+ * made by rendezvous and over rdma_cm; receives come from queues of their own and from shared ones.
+ * for_ever, soon, bound, at_once, error, destroyed, killed, left: at their functions. beside: other connections
+ * are not delayed.
  */
 #include "pair.h"
 
@@ -246,7 +247,7 @@ static void stream(struct end *a, struct end *b, const struct shape *s, int star
 	ibv_dereg_mr(to);
 }
 
-/* Two queue pairs that connect themselves, the second of which gets the messages. */
+/* Two queue pairs connected by rendezvous, the second of which gets the messages. */
 struct two {
 	struct ibv_context *context;
 	struct end a, b;
@@ -307,7 +308,7 @@ static void streams(void)
 	}
 }
 
-/* Much longer than the patience with a peer that is not heard; the window is closed most of the time. */
+/* Much longer than the time limit for a silent peer; the window is closed most of the time. */
 static void for_ever(void)
 {
 	const struct shape s = { 4, 0, MAX_SIZE, 16 };
@@ -391,8 +392,8 @@ static void expect_failure(struct end *e, int count, enum ibv_wc_status status)
 }
 
 /*
- * No receive in time: the receiver ends the stream, and the oldest send that is not complete says
- * why. To processes "general": libsiw's table has no code for "RNR retries exceeded".
+ * No receive in time: the receiver ends the stream, and the oldest incomplete Send has the reason as its
+ * status. For processes it is IBV_WC_GENERAL_ERR: libsiw's table has no code for RNR retries exceeded.
  */
 static void bound(void)
 {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A cable that is cut: how long a connection that is up waits for its peer."""
+"""A path is cut: how long an established connection waits for its peer."""
 
 import socket
 import struct
@@ -34,7 +34,7 @@ def connected(device, **options):
 
 
 def silence(device):
-    """a peer that is heard no more: as long as the patience, with a time-out of 0 as long as TCP"""
+    """a silent peer: the time limit of the queue pair, with a time-out of 0 that of TCP"""
     a, b = connected(device, timeout=HASTY)
     c, d = connected(device, timeout=0)
     b.recv()
@@ -65,7 +65,7 @@ def trying(address):
 
 
 def ports(device):
-    """those who try to reach nobody do not take all ports from others"""
+    """connections to an absent peer leave local ports to others"""
     count, path, nobody = 16, "/proc/sys/net/ipv4/ip_local_port_range", "10.99.0.77"
     there = types.SimpleNamespace(number=77, psn=1, gid=GID("0000:0000:0000:0000:0000:ffff:0a63:004d"))
     with open(path, encoding="ascii") as file:

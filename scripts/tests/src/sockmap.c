@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Puts every TCP connection that is made below a cgroup into a sockmap, as a BPF program may: from
- * the moment in which it is established, whoever made it, and before anybody has accepted it. What
- * belongs to a kernel user says by sk_user_data that it is taken, and is left out.
+ * Adds every TCP connection that is made below a cgroup to a sockmap by a BPF program, when it is established.
+ * An incoming connection is not accepted then. A socket whose sk_user_data is set belongs to a kernel user,
+ * and the kernel refuses to add it.
  *
  * usage: sockmap DIRECTORY
  *
- * DIRECTORY is one of cgroup2. Says "attached" once a connection of its own has been found in the
- * map, so that there is no doubt that the program runs; on SIGTERM, how many sockets were "taken" and
- * how many "refused", and takes the program away, which also happens if this process just ends.
+ * DIRECTORY is one of cgroup2. Prints "attached" once a connection of its own is in the map, which proves
+ * that the program runs. On SIGTERM it prints how many sockets were "taken" and how many "refused", and
+ * detaches the program; the end of the process detaches it too.
  *
  * Status 4: this kernel has no BPF. All by bpf(2), as libbpf is not there.
  */

@@ -3,7 +3,7 @@
 
 usage: start_up.py ADDRESS PORT reply M C    asks with these flags, in revision 1; prints those of the Reply
        start_up.py ADDRESS PORT stall        sends the Request's first octets in pieces and then nothing;
-                                             prints "stalls" and stays until the peer or somebody ends it
+                                             prints "stalls", and stays until the peer or a signal ends it
 """
 
 import os
@@ -26,7 +26,7 @@ def reply(stream, markers, crc):
 
 
 def occupy(cpu):
-    """Keeps a processor from all ordinary work; gives the process that does."""
+    """Occupies a processor with real-time work; returns the process."""
     ready, spins = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The states of queue pairs that connect themselves: every transition, right and wrong, and what
+"""The states of queue pairs that connect by rendezvous: every transition, valid and invalid, and what
 can be asked at each step. With the checks of lives.py,
 qpns.py and silence.py."""
 
@@ -206,7 +206,7 @@ def last_receive(device):
 
 
 def back_from_init(device):
-    """RESET gives back what was posted in INIT, and what was set is forgotten"""
+    """RESET drops the requests posted in INIT, and the attributes"""
     a, b = pair(device)
     for life in range(3):
         a.recv()
@@ -260,7 +260,7 @@ def rights(device):
 
 
 def violated(device):
-    """who is asked for what memory does not allow is told of it once, and so is who asked"""
+    """a protection error is reported once, at the responder and at the requester"""
     access, fatal = e.IBV_EVENT_QP_ACCESS_ERR, e.IBV_EVENT_QP_FATAL
     other = Device()
     for a, b in ((End(other), End(device)), [End(device)] * 2):

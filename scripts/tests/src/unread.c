@@ -3,7 +3,7 @@
  * The verbs end of the memory test: it accepts connections on one port, and writes to peers that
  * read nothing. One line in, one line out:
  *
- *   unread ADDRESS PORT            the program; it says "ok" when it listens
+ *   unread ADDRESS PORT            the program; prints "ok" when it listens
  *   accept COUNT                   -> made STAG ADDRESS      memory that all peers may read
  *   write SIZE COUNT               -> ok                     COUNT Writes on each connection
  *   leave                          -> ok                     all are disconnected, and their queue pairs destroyed

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Peers that read nothing: what they have the other end pin, against what TCP accounts for it.
+"""Peers that read nothing: memory that the other end holds for them, against TCP's accounting.
 
 usage: unread.py ADDRESS PORT PEERS OCTETS ROLE SIZE[,SIZE...] NAMESPACE INTERFACE
 
 The peers are in the network namespace NAMESPACE, behind INTERFACE.
 
-On each of PEERS connections, messages of SIZE octets are sent by the program `unread`, of which the peers read
-none. By ROLE:
+On each of PEERS connections the program `unread` sends messages of SIZE octets, of which the peers read none.
+By ROLE:
+
   read    Read Responses that the peers ask for
   write   RDMA Writes
-  shared  few and small Read Responses, between which another connection is sent many, and reads them
-  left    as many RDMA Writes as TCP takes, none of which arrives; then the program disconnects, and its sockets are
-          released
+  shared  few and small Read Responses; between two of them another connection receives many
+  left    as many RDMA Writes as TCP takes, none of which arrives; then the program disconnects, and its
+          sockets are released
+
 MemFree must not fall by more than what TCP accounts (/proc/net/sockstat), OCTETS for each connection and SLACK for
 the machine."""
 
@@ -24,7 +26,7 @@ import time
 import mpa
 import rdmap
 
-# What else takes memory meanwhile: slabs and per-CPU lists of pages.
+# Memory of others meanwhile: slabs and per-CPU lists of pages.
 SLACK = 4 << 20
 # Octets of messages for each connection. Those of a send buffer take longer to send, and show no more but where the
 # sockets are released.
@@ -124,7 +126,7 @@ def opened(program, address, port, peers, namespace):
 
 
 def orphans():
-    """TCP's sockets that nobody has any more."""
+    """TCP's orphaned sockets."""
     with open("/proc/net/sockstat", encoding="ascii") as lines:
         words = next(line.split() for line in lines if line.startswith("TCP:"))
     return int(words[words.index("orphan") + 1])

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The verbs end that the wire peer (scripts/tests/peer) talks to: it does what a
- * script tells it on standard input, one line in, one line out, and so lets a
- * test see what the peer's octets did to memory, completions and events.
+ * The verbs end of the wire peer's connections (scripts/tests/peer). It executes
+ * commands from standard input, one line in, one line out. A test thereby sees what
+ * the peer's octets did to memory, completions and events.
  *
  *   listen ADDRESS PORT            -> ok
  *   connect ADDRESS PORT IRD ORD RECVS SIZE DATA  -> made QPN ARENA RW WO RO LOCAL FOREIGN
@@ -280,7 +280,7 @@ static int do_close(void)
 	struct rdma_cm_event *event;
 
 	unmake();
-	/* Events of this id that nobody asked for would keep it from going. */
+	/* An event of this id that is not acknowledged would block its destruction. */
 	while (wait_fd(events->fd, 0) && !rdma_get_cm_event(events, &event)) {
 		if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
 			rdma_reject(event->id, NULL, 0);

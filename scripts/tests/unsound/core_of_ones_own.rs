@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What counts the users of a queue pair of `ib_core` is made by those who retire it.
+//! The type that retires a queue pair of `ib_core` makes the count of its users.
 // error: E0624
 // text: associated function `new` is private
 

@@ -186,7 +186,7 @@ int kv_ask(struct kv_pair *p)
 	return rdma_connect(p->a.id, &param);
 }
 
-/* The rights of nobody from here on, if that is asked for; what is to be given back to become() next. */
+/* No capabilities from here on, if asked for; what is to be given back to become() next. */
 static const struct cred *become_nobody(const struct kv_how *how)
 {
 	struct cred *cred;

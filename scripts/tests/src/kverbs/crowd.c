@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Several threads post to one queue pair, each after the completion of what it posted last: all of
- * it is sent, by whichever of them, and arrives whole.
+ * Several threads post to one queue pair, each after the completion of its last request. Every
+ * message is sent, by any of the threads, and arrives whole.
  */
 #include "kverbs.h"
 
@@ -80,7 +80,7 @@ static int one_round(struct member *m, u32 round)
 	reinit_completion(&m->written->done);
 	reinit_completion(&m->read->done);
 	err = post(m, &write, "a Write");
-	/* Now and then what follows is posted when nobody sends any more. */
+	/* Now and then the next post comes when no thread transmits. */
 	if (!err && round & 1)
 		err = kv_wait_for(m->written, "a Write of a crowd");
 	err = err ?: post(m, &read, "a Read");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An end is put into the error state by its owner while the peer keeps it busy: what is posted to it
- * from then on is flushed, and never carried out (RDMAP-65, RPC-14). What asks for no completion
- * would not get one then, and ib_drain_sq() posts just that and waits for it. The peer is told
- * nothing but that the connection is over, even if it has just sent what finds no receive any more.
+ * An owner puts its queue pair into the error state while the peer sends. Requests posted from
+ * then on are flushed, and never carried out (RDMAP-65, RPC-14). Unsignaled requests complete too,
+ * since ib_drain_sq() waits for one. The peer sees the end of the connection only, even if its
+ * last Sends found no receive.
  */
 #include <linux/slab.h>
 
@@ -14,8 +14,8 @@
 #define DOWNED		4		/* requests posted in error, to each queue */
 
 /*
- * Requests without payload, one callback of TCP each, until the connection ends: Writes, each posted
- * when another one is done, or Sends, when another one is done and has been received.
+ * Requests without payload, one callback of TCP each, until the connection ends: Writes, each
+ * posted when another one is done, or Sends, when another one is done and has been received.
  */
 struct flood {
 	struct ib_cqe cqe, taken;
@@ -67,7 +67,7 @@ static void flood_done(struct ib_cq *cq, struct ib_wc *wc)
 	if (wc->status == IB_WC_SUCCESS) {
 		flood_on(f, &f->nr_done);
 	} else {
-		/* The first that has another reason than that those before it failed. */
+		/* The first that was not flushed because of one before it. */
 		if (f->end == IB_WC_SUCCESS || f->end == IB_WC_WR_FLUSH_ERR)
 			f->end = wc->status;
 		complete(&f->begun);
@@ -93,7 +93,7 @@ static int flood_start(struct flood *f, struct kv_pair *p, enum ib_wr_opcode opc
 		.cqe.done = flood_done, .taken.done = flood_taken, .from = p->a.id->qp, .to = p->b.id->qp,
 		.wr.wr = { .wr_cqe = &f->cqe, .opcode = opcode, .send_flags = IB_SEND_SIGNALED },
 		.recv.wr_cqe = &f->taken, .nr_posted = FLOOD, .under_way = ATOMIC_INIT(1),
-		/* Nobody takes Writes. */
+		/* Writes take no receives. */
 		.nr_taken = opcode == IB_WR_SEND ? 0 : UINT_MAX,
 	};
 	spin_lock_init(&f->lock);
@@ -185,7 +185,7 @@ static int one_end(struct flood *f, const struct sockaddr *to, enum ib_poll_cont
 	err = flood_start(f, p, opcode);
 	err = err ?: flood_wait(&f->begun, "begun");
 	err = err ?: put_down(&p->b);
-	/* After this nobody posts for what has been received, and the other end may go. */
+	/* After this no receive completion posts, and the other end may be destroyed. */
 	ib_drain_qp(p->b.id->qp);
 	kv_disconnect(p);
 	err = err ?: flood_end(f);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A completion queue that does not hold all work requests of a queue pair which are flushed, as those
- * which nvmet shares: each is told in the end, the last one too, which a drain waits for. And the queue
- * pair says that it holds what was asked for: users take more for a right to more. Receives with a queue
- * of their own do not wait for Sends that nobody polls, as those of srp do not.
+ * A completion queue with fewer entries than the flushed work requests of a queue pair, as nvmet's
+ * shared ones. Each request completes in the end, the last one too, for which a drain waits. The
+ * queue pair reports the depth that was asked for, since users post as much as it reports.
+ * Receives with a completion queue of their own complete although the Sends' queue is not polled,
+ * as with srp.
  *
- * The same for what a connection had begun when it ended: a Read that the peer refuses, and all that it
- * held back.
+ * The same for requests that a connection had begun when it ended: a Read that the peer refuses,
+ * and those behind it.
  */
 #include <linux/delay.h>
 #include <linux/err.h>
@@ -100,7 +101,7 @@ static unsigned int told(struct kv_wait **waits, unsigned int count)
 	return n;
 }
 
-/* Each is told once, and after the one posted before it. */
+/* Each completes once, and after the one posted before it. */
 static int in_order(struct kv_wait **waits, unsigned int count)
 {
 	unsigned int i;
@@ -119,7 +120,7 @@ static unsigned int full_told(struct full *f)
 	return told(f->sent, SENDS) + told(f->received, RECVS);
 }
 
-/* Nobody polls the queue of the Sends meanwhile. */
+/* The completion queue of the Sends is not polled meanwhile. */
 static int full_expect_receives(struct full *f)
 {
 	unsigned long end = jiffies + KV_WAIT;
@@ -133,7 +134,7 @@ static int full_expect_receives(struct full *f)
 	return -EIO;
 }
 
-/* Nobody has polled yet, so there was no room for most of them. */
+/* The queue has not been polled yet, so there was no room for most of them. */
 static int full_expect(struct full *f)
 {
 	unsigned long end = jiffies + KV_WAIT;

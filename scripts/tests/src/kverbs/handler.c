@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Completion queues without ib_core's polling, whose handlers post, as those of krping do: what has
- * been received is sent back, and the receive posted again, all from inside the handler. In the end
- * it is told of what was flushed, and posts even then. A driver that calls it while it holds what a
- * post needs hangs; and it must not call it for one queue on two processors, or from inside of a
- * post (Documentation/infiniband/core_locking.rst).
+ * Completion queues without ib_core's polling, whose handlers post, as those of krping do. The
+ * handler sends each received message back, and posts the receive again. At the end it gets the
+ * flushed completions, and posts even then. A driver that calls the handler with a lock that a
+ * post takes would hang. The driver must not call it for one queue on two processors, or from
+ * inside of a post (Documentation/infiniband/core_locking.rst).
  */
 #include <linux/delay.h>
 #include <linux/ktime.h>
@@ -40,11 +40,11 @@ struct bounce {
 	struct kv_pair pair;
 	struct side side[2];
 	struct ball first[BALLS];
-	u32 turn[BALLS];		/* changed by who has the ball */
+	u32 turn[BALLS];		/* changed by the end that has the ball */
 	atomic_t flying;
 	bool ending, overlapped;
 	int err;
-	/* Handlers may be called from these: if one hangs, somebody else is left to say so. */
+	/* Handlers may run in these threads: if one hangs, another thread reports it. */
 	struct work_struct serve, hang_up;
 };
 
@@ -180,8 +180,8 @@ static void show(const struct bounce *b)
 }
 
 /*
- * In short sleeps, which end by interrupts: a processor that hangs in a handler has no softirqs, and
- * one of those would have to end a wait for a completion.
+ * In short sleeps, which end by interrupts: a processor that hangs in a handler has no softirqs,
+ * and one of those would have to end a wait for a completion.
  */
 static int await(const struct bounce *b, bool (*done)(const struct bounce *b), const char *what)
 {
@@ -258,7 +258,7 @@ int kv_handler(const struct sockaddr *to, bool overlap)
 	err = play(b);
 	WRITE_ONCE(b->ending, true);
 	queue_work(system_dfl_wq, &b->hang_up);
-	/* If something went wrong, too: nobody may post to what goes now. */
+	/* Also after a failure: no thread may post to objects that are destroyed next. */
 	err = await(b, over, "everything flushed") ?: err;
 	flush_work(&b->serve);
 	flush_work(&b->hang_up);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A server that closes a connection may be on its way to the end of its listener, where svcrdma
- * forgets a request that comes in between. So none comes while it takes apart what it has closed,
- * however long that takes; and it comes soon after, as the listener has stayed.
+ * A server that closes a connection may be about to close its listener, where svcrdma drops a
+ * connection request that arrives in between. So no request is reported while the server destroys
+ * a closed connection, however long that takes. It is reported soon after, as the listener has
+ * stayed.
  */
 #include <linux/slab.h>
 
@@ -51,7 +52,7 @@ int kv_held(const struct sockaddr *to)
 		goto out;
 	err = kv_route_again(&pairs[1], &pairs[0], to, &how);
 	err = err ?: hear(&pairs[0], &pairs[1], closed);
-	/* Who was asked goes first, which refuses: who asks could not leave before an answer. */
+	/* The accepting end is destroyed first, which refuses: the other one would wait for an answer. */
 	kv_disconnect(&pairs[0]);
 	kv_disconnect(&pairs[1]);
 out:

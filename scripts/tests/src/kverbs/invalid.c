@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * LOCAL_INV of what is invalid already. A user can not know: the peer's Send may have invalidated the
- * region, or its registration was never carried out. That must succeed, and the connection go on. A
- * key that is not the one under which the region is valid is a mistake as ever.
+ * LOCAL_INV of a region that is invalid already. A user cannot know that: the peer's Send may have
+ * invalidated the region, or its registration was never carried out. The request succeeds, and the
+ * connection goes on. A key other than the one under which the region is valid is an error.
  *
- * A Send that invalidates what is invalid already, or valid under another key, is received, but not
- * reported as having invalidated anything: the registration of its key may be posted by then, and who
- * believes the report would let the peer into memory that he takes for his own again.
+ * A Send that invalidates an invalid region, or one that is valid under another key, is received.
+ * Its completion reports no invalidation: the registration of its key may be posted by then. With
+ * a report the user would take the memory for its own while the peer can access it.
  */
 #include <linux/slab.h>
 

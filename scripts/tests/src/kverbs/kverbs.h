@@ -65,8 +65,8 @@ void kv_disconnect(struct kv_pair *p);
 void kv_free_end(struct kv_end *e);
 
 /*
- * A request whose completion somebody waits for. They come from a ring that
- * outlives connections: after a failed check, requests are flushed late.
+ * A request and the wait for its completion, in a ring that outlives
+ * connections: after a failed check, requests are flushed late.
  */
 struct kv_wait {
 	struct ib_cqe cqe;

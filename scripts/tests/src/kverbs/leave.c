@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A device goes, and a client that has not been told yet connects once more, as the NFS client does
- * whose connection has just been cut. What it gets must read as trouble with the network, which is
- * waited for; anything else goes to the program that writes to the mount. The same when the address
- * has gone: the end of this module asks, too.
+ * A device is removed, and a client without the event yet connects again, as the NFS client does
+ * after its connection is cut. The call returns an error of the network, upon which the NFS client
+ * waits: any other error would reach the program that writes to the mount. The same holds without
+ * the address, which the end of this module tries.
  */
 #include <linux/slab.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A key that a work request registers serves the stream of its queue pair (RFC 5041 sections 8.2 and
- * 8.3.1). Another queue pair of the same protection domain, as a storage target has one for each host,
- * can neither access nor invalidate it: not its peer, and not its owner. The connection that tries ends,
- * and the log says with which Terminate. The one that the key serves goes on.
+ * A key that a work request registers serves the stream of its queue pair (RFC 5041 sections 8.2
+ * and 8.3.1). Another queue pair of the same protection domain, as a storage target has one for
+ * each host, can neither access nor invalidate it: not its peer, and not its owner. The connection
+ * that tries ends, and the log says with which Terminate. The one that the key serves goes on.
  */
 #include <linux/slab.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A queue pair takes nothing more from its shared receive queue: its owner is told so, once, whoever
- * ended the connection, and also if there never was one. ib_drain_qp() waits for that, for a minute
- * if it does not come, and so does everybody who waits for a transport to end.
+ * IB_EVENT_QP_LAST_WQE_REACHED: a queue pair takes nothing more from its shared receive queue. Its
+ * owner gets the event once, whichever end closes the connection, and also without a connection.
+ * ib_drain_qp() waits for it, up to a minute, and with it the end of a transport.
  */
 #include <linux/delay.h>
 #include <linux/ktime.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Data that arrives in memory of a device, as with devmem TCP, can not be read by the CPU: the
- * connection ends, and what is posted is flushed. It used to stand still. A hook of netfilter marks
- * the packets as such; what is in them does not matter.
+ * The CPU cannot read data that arrives in memory of a device, as with devmem TCP: the connection
+ * ends, and posted requests are flushed. A netfilter hook marks the packets as such; their content
+ * does not matter.
  */
 #include <linux/netfilter.h>
 #include <linux/netfilter_ipv4.h>
