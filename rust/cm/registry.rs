@@ -279,7 +279,7 @@ mod tests {
         let state = Arc::pin_init(Registry::new(), GFP_KERNEL)?;
         let mut numbers = KVec::new();
         for _ in 0..3 {
-            // Nobody gets in, but the number is used up.
+            // No entry is made, and the number is not given again.
             let result: Result<()> = state.admit(|handle| {
                 numbers.push(handle, GFP_KERNEL)?;
                 Err(EPERM)

@@ -49,9 +49,9 @@ void rsiw_sk_set_callbacks(struct sock *sk, const struct rsiw_sock_callbacks *ca
 
 /*
  * The same for a listener and rsiw_sk_incoming(); its data_ready runs without the lock, so the
- * caller waits for a grace period. Its children inherit the pointer, as it has no flag. Nobody
- * follows it there, but it says that they are taken: else BPF programs could put them into a
- * sockmap.
+ * caller waits for a grace period. Children inherit the pointer, as it has no flag. No code
+ * follows a child's pointer. It marks the socket as in use, so that no BPF program can add it to
+ * a sockmap.
  */
 void rsiw_sk_set_incoming(struct sock *sk, const struct rsiw_sock_callbacks *callbacks,
 			  void *handler)

@@ -88,8 +88,8 @@ static int set_memcg(struct sock *sk, struct mem_cgroup *memcg)
 #endif
 
 /*
- * Has the memory cgroup of the current process pay for a connection that a thread of the kernel
- * accepted, as accept(2) of that process would. -ENOMEM: see set_memcg().
+ * Charges a connection that a kernel thread accepted to the memory cgroup of the current process,
+ * as accept(2) of that process would. -ENOMEM: see set_memcg().
  */
 int rsiw_sk_charge_current(struct sock *sk)
 {
@@ -120,8 +120,8 @@ int rsiw_sk_charge_current(struct sock *sk)
 }
 
 /*
- * Gives a connection that a listener of the kernel's own accepted the label, the control group and
- * the memory cgroup of @owner, which the caller keeps. -ENOMEM: see set_memcg().
+ * Gives a connection that a kernel listener accepted the label, the control group and the memory
+ * cgroup of @owner. The caller holds @owner. -ENOMEM: see set_memcg().
  */
 int rsiw_sk_inherit(struct sock *sk, struct sock *owner)
 {

@@ -301,8 +301,8 @@ bool rsiw_tcp_is_long_rtt(const struct sock *sk, u32 rtt_us)
 }
 
 /*
- * A fixed send buffer is made as large as twice the congestion window where the way is longer than
- * @rtt_us microseconds, and @octets where it is not; tells whether there is room now.
+ * Sizes a fixed send buffer: twice the congestion window where the RTT exceeds @rtt_us
+ * microseconds, else @octets. Returns whether there is room now.
  */
 bool rsiw_tcp_fit_sndbuf(struct sock *sk, u32 octets, u32 rtt_us)
 {

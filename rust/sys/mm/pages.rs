@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn reclaim_takes_what_is_kept() -> Result {
-        // Nobody moves us to another CPU's buffers.
+        // The test stays on one CPU, and so with its buffers.
         let _bh = BhGuard::new();
         let buf = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         if buf.order != ORDER {
@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn is_used_again_but_not_while_tcp_has_it() -> Result {
-        // Nobody moves us to another CPU's buffers.
+        // The test stays on one CPU, and so with its buffers.
         let _bh = BhGuard::new();
         keep_none();
         let first = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;

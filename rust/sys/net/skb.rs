@@ -236,7 +236,7 @@ mod tests {
         }
 
         fn view(&self, base: u32, len: u32) -> SkbView<'_> {
-            // SAFETY: Nobody else has the buffer; tests stay in its range.
+            // SAFETY: The test alone has the buffer, and stays in its range.
             unsafe { SkbView::new(self.skb, base, len) }
         }
     }

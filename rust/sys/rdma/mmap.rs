@@ -104,7 +104,7 @@ impl Mapping {
 }
 
 impl Drop for Mapping {
-    /// Nobody can map the ring any more; a mapping that exists keeps its pages.
+    /// Ends new mappings of the ring; an existing mapping keeps its pages.
     fn drop(&mut self) {
         // SAFETY: By the invariant of the type.
         unsafe { bindings::rdma_user_mmap_entry_remove(self.0.as_ptr().cast()) }

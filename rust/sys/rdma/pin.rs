@@ -10,8 +10,14 @@
 //! revokes. There a revocation sleeps: it takes the lock that a context holds as long as it has pins
 //! (`rust/helpers/pin.c`), which lends that context its priority.
 //!
-//! The state word: bit 63 published, bit 62 busy (a context has or is about to get exclusive
-//! access), bits 32 to 39 the key, bits 0 to 31 the number of pins.
+//! The state word:
+//!
+//! | bits | content |
+//! | --- | --- |
+//! | 63 | published |
+//! | 62 | busy: a context has exclusive access, or is about to get it |
+//! | 32 to 39 | the key |
+//! | 0 to 31 | the number of pins |
 
 use core::{
     cell::UnsafeCell,
@@ -50,8 +56,8 @@ const PINS: u64 = 0xffff_ffff;
 ///
 /// # Invariants
 ///
-/// The value is changed only by the context that has set `BUSY`, and only after the pins that were made
-/// while `PUBLISHED` was set have gone. It is read only through such pins.
+/// Only the context that has set `BUSY` changes the value. It does so after the end of all pins that were
+/// made while `PUBLISHED` was set. The value is read only through such pins.
 pub(crate) struct PinCell<T> {
     /// See the head of the file.
     state: Atomic<u64>,
@@ -172,8 +178,8 @@ impl<T> PinCell<T> {
         self.state.fetch_sub(1, Release);
     }
 
-    /// Gets exclusive access: sets `BUSY`, and clears `PUBLISHED`, if `accept` likes the state
-    /// once nobody else is busy. Otherwise gives `false`.
+    /// Gets exclusive access: sets `BUSY`, and clears `PUBLISHED`, if `accept` returns `true` for a
+    /// state without `BUSY`. Otherwise returns `false`.
     ///
     /// The caller has a [`ChangeGuard`]: a busy context is on another CPU and soon done, and with
     /// `CONFIG_PREEMPT_RT` there is none.
@@ -236,8 +242,8 @@ impl<T> PinCell<T> {
         (state & PUBLISHED != 0).then_some(((state & KEY) >> KEY_SHIFT) as u8)
     }
 
-    /// Takes the value back: nobody gets a new pin, and the old ones are waited for; then `after`
-    /// has the value for itself, with bottom halves disabled.
+    /// Revokes the value: no new pin is made, and the call waits for the end of the old ones. Then
+    /// `after` has exclusive access, with bottom halves disabled.
     ///
     /// Any context with interrupts on; the caller holds no pin. Fails with `ENOENT` when the value is
     /// not published; a concurrent revocation is complete then.
@@ -269,8 +275,8 @@ impl<T> PinCell<T> {
             }
             // SAFETY: The pin was made while the value was published under `key`.
             let accepted = accept(unsafe { &*self.value.get() });
-            // As long as the pin is there nobody publishes another value. While another context is
-            // busy the pin may not stay: that one waits for it.
+            // While the pin exists no other value is published. A busy context waits for the end of
+            // all pins, so this one ends.
             let entered = accepted && self.try_enter();
             self.unpin();
             match (accepted, entered) {
@@ -352,8 +358,8 @@ impl<H: HasPinCell> Deref for Pinned<H> {
 
     #[inline]
     fn deref(&self) -> &H::Value {
-        // SAFETY: By the invariants of both types nobody changes the value while this pin is
-        // there; it is a pin of this cell (`HasPinCell`).
+        // SAFETY: By the invariants of both types the value does not change while this pin
+        // exists; it is a pin of this cell (`HasPinCell`).
         unsafe { &*self.owner.cell().value.get() }
     }
 }

@@ -324,7 +324,7 @@ mod tests {
             let found = table.get(9, &guard).ok_or(ENOENT)?;
             drop(table.remove(9).ok_or(ENOENT)?);
             assert!(!table.contains(9));
-            // Nobody but the table had a reference, and it still has.
+            // The table had the only reference, and drops it after the grace period.
             assert_eq!(found.id, 9);
             assert_eq!(gone.load(Acquire), 0);
         }

@@ -57,8 +57,8 @@ static HIGHPRI: Queue = Queue::none();
 /// The queue whose items wait for `ib_core` to be through with a device.
 static DEVICES: Queue = Queue::none();
 
-/// The queue for what waits for `ib_core`'s locks of devices. Nobody waits for it but the end of the
-/// module: calls of processes wait for the other ones, with `ib_core`'s locks of processes held.
+/// The queue for items that wait for `ib_core`'s locks of devices. Only the end of the module waits for
+/// it. Calls of processes wait for the other queues, with `ib_core`'s locks of processes held.
 pub(crate) fn devices() -> &'static Queue {
     &DEVICES
 }

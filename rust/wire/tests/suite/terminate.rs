@@ -44,8 +44,8 @@ fn flags(terminate: &Terminate) -> (bool, bool, bool) {
     (bits & 0x80 != 0, bits & 0x40 != 0, bits & 0x20 != 0)
 }
 
-/// RDMAP-40, RDMAP-41: every row copies what figure 10 of RFC 5040 says, of tagged and untagged
-/// segments and of Read Requests, and is read back as it was.
+/// RDMAP-40, RDMAP-41: every row copies the headers of figure 10 of RFC 5040, for tagged and untagged
+/// segments and for Read Requests. It is decoded as it was encoded.
 #[test]
 fn every_row_copies_its_headers() {
     let nothing = (false, false, false);
@@ -105,8 +105,8 @@ fn every_row_copies_its_headers() {
     }
 }
 
-/// RDMAP-43: a Read that fails part way quotes what is left of it, with the offsets at which it
-/// stands (RFC 5040 section 4.8, the example of 2,048 octets).
+/// RDMAP-43: a Read that fails part way quotes the octets that are left, and the offsets of the next
+/// one (RFC 5040 section 4.8, the example of 2,048 octets).
 #[test]
 fn read_that_fails_part_way() {
     let request = ReadRequest {

@@ -223,7 +223,7 @@ mod suite {
         let mut sent = 0;
         {
             let mut locked = from.lock();
-            // Nobody reads: sooner or later there is no room.
+            // The other end does not read, so the room ends.
             let full = loop {
                 match locked.send_copy(&block) {
                     Ok(octets) => sent += octets,

@@ -46,8 +46,8 @@ impl AccessError {
     /// The reason for a segment of an RDMA Write.
     ///
     /// Remote protection errors are those of Read Requests and Sends with Invalidate (RFC 5040
-    /// section 4.8, figure 10), so a missing right is an error of DDP: the buffer does not allow
-    /// placement, the second check of RFC 5041 section 7.1.
+    /// section 4.8, figure 10). A missing right is therefore an error of DDP: the buffer does not
+    /// allow placement, the second check of RFC 5041 section 7.1.
     #[must_use]
     pub const fn for_write(self) -> TerminateReason {
         match self {
