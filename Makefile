@@ -43,7 +43,7 @@ help:
 	@echo '  make lint       clippy, W=1, rustfmt, checkpatch, shellcheck, cargo clippy'
 	@echo
 	@echo '  make deb        Debian packages, in build/deb: rsiw-dkms, rsiw-utils, and modules for every kernel of'
-	@echo '                  the archive that has Rust (MODULES=none: for none; MODULES="RELEASE...": for these)'
+	@echo '                  the archive that has Rust, amd64 and arm64 (MODULES=none: for none; MODULES="RELEASE...": for these)'
 	@echo '  make repo       an APT repository of them, in build/repo (RSIW_KEY=ID: signed)'
 	@echo
 	@echo '  make clean      remove build/ (what is costly to make stays in the cache)'
