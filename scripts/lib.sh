@@ -117,6 +117,29 @@ make_entry() {
 	) 9>"$entry.lock"
 }
 
+# compiler_of KERNEL: make's arguments for the compiler of a kernel, by any of its names (scripts/lab/kernel).
+compiler_of() {
+	case $1 in
+	debug) echo LLVM=1 ;;
+	uml) echo LLVM=1 ARCH=um ;;
+	bench) echo ARCH=um ;;
+	*arm64*) echo ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- CC=aarch64-linux-gnu-gcc-14 ;;
+	*) echo CC=x86_64-linux-gnu-gcc-14 ;;
+	esac
+}
+
+# check_options CONFIG TREE: exits if an option of CONFIG is not in the tree's .config. Renamed, or with new
+# dependencies, it would silently leave out a checker or a candidate.
+check_options() {
+	lost=$(grep '^CONFIG_' "$1" | while read -r line; do
+		case $line in
+		*=n) ! grep -q "^${line%n}" "$2/.config" || echo "$line" ;;
+		*) grep -qxF "$line" "$2/.config" || echo "$line" ;;
+		esac
+	done)
+	[ -z "$lost" ] || die "options of $1 without effect in $2: $(echo "$lost" | tr '\n' ' ')"
+}
+
 # key: a short name for what is on stdin.
 key() { sha256sum | cut -c1-12; }
 
