@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
 #
-# What all scripts share: where things are, progress lines, locked cache entries, and the
-# toolbox root as a chroot. To be sourced by scripts that set -eu.
+# Shared by all scripts: the folders, progress lines, locked cache entries, compilers, and the toolbox root as a
+# chroot. To be sourced by scripts that set -eu.
 
 TOP=$(cd "$(dirname "$0")/.." && pwd)
 while [ "$TOP" != / ] && [ ! -e "$TOP/scripts/lib.sh" ]; do TOP=$(dirname "$TOP"); done

@@ -325,7 +325,7 @@ beside_siw() {
 	rsiw_load
 	make_link r0 rd0
 	unload_type siw
-	# siw's exit removes every device of its driver id, ours too; it must be possible to make it again.
+	# siw's exit removes every device of its driver id, rsiw's too; it must be possible to make it again.
 	has_link r0 || make_link r0 rd0
 	ping_at "$RDMA_V4"
 	ok "beside the kernel's siw"

@@ -47,7 +47,7 @@ with_a_reader
 device_goes
 ok "forced unmount without a server"
 
-# What the client still holds goes with the reader, once a server is there that answers.
+# The client's references end with the reader, once a server answers.
 make_link r0 rd0
 nfs_start
 stop "$SPAWNED"

@@ -17,7 +17,7 @@ def kind_of(candidate):
 
 
 class Bed:
-    """What every path has: links of all kinds, and the module under test as a candidate wants it."""
+    """Common to all paths: links of all kinds, and the module under test with a candidate's parameters."""
 
     # The processors of the two ends' programs.
     server_cpu, client_cpu = 0, 1
@@ -165,6 +165,6 @@ BEDS = {
 
 
 def quiet_network():
-    """What a bad run has learned must not spoil the next one."""
+    """Disables the saving of TCP metrics, which a bad run would pass on to the next one."""
     write("/proc/sys/net/ipv4/tcp_no_metrics_save", 1)
     os.makedirs("/run/netns", exist_ok=True)

@@ -63,7 +63,7 @@ def plan():
 
 
 class Run:
-    """What is to be measured, and where results go."""
+    """The chosen measurements, and the file of their results."""
 
     def __init__(self, repeats, patterns, results):
         self.repeats = repeats
@@ -94,7 +94,7 @@ class Run:
               flush=True)
 
     def traffic(self, path, bed, repeat):
-        """What perftest and iperf3 measure."""
+        """Measurements by perftest and iperf3."""
         for name, candidates, function in plan():
             for candidate in candidates:
                 if self.wanted(path, name, candidate):
@@ -104,7 +104,7 @@ class Run:
                     self.record(path, name, candidate, repeat, lambda: function(bed, candidate))
 
     def disks(self, path, bed, repeat, make):
-        """What fio measures. The server is not there while other candidates are prepared."""
+        """Measurements by fio. The server is stopped while other candidates are prepared."""
         for candidate in ("tcp", "rsiw", "siw"):
             if not any(self.wanted(path, name, candidate) for name in make.MEASURES):
                 continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the measurements share: programs with a time limit, modules, interfaces, devices."""
+"""Shared by the measurements: programs with a time limit, modules, interfaces, devices."""
 
 import os
 import re
@@ -33,7 +33,7 @@ def run(*command, limit=60, check=True):
 
 
 def on(processor):
-    """What to put before a program that is to stay on a processor.
+    """The command prefix of a program that stays on a processor.
 
     Both ends of a connection have one each, with every candidate. Programs that move about make
     results that do.
@@ -124,5 +124,5 @@ def cpu_seconds():
 
 
 def processors():
-    """How many there are."""
+    """The number of processors."""
     return len(re.findall(r"^cpu\d", read("/proc/stat"), re.M))

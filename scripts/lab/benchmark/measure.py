@@ -65,7 +65,7 @@ def stream(bed, candidate, *more):
 
 
 def iperf(bed, candidate, seconds, *more):
-    """What the receiving end of iperf3 says."""
+    """The result of iperf3's receiving end."""
     out = pair(bed, candidate,
                lambda port: ["iperf3", "-s", "-1", "-p", port],
                lambda port: ["iperf3", "-c", bed.server(candidate), "-p", port, "-t", seconds,
@@ -136,7 +136,7 @@ def work(bed, candidate):
 
 
 def beside_bulk(bed, candidate, measure):
-    """What `measure` finds while a bulk transfer goes the same way."""
+    """The result of `measure` beside a bulk transfer on the same path."""
     port, net = str(next(PORT)), bed.server_net
     to, seconds = bed.server(candidate), "6"
     if candidate == "tcp":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What rsiw aims at, as ratios of medians."""
+"""The targets of rsiw, as ratios of medians."""
 
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ class Target:
     at_most: bool = False
 
     def holds(self, ratio):
-        """Whether a ratio is good enough."""
+        """Whether a ratio meets the target."""
         return ratio <= self.bound if self.at_most else ratio >= self.bound
 
     def says(self):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
-# What the scripts that run inside the guest share: modules, interfaces, RDMA
-# devices, programs started in the background, and waiting with a time limit.
+# Shared by the scripts that run inside the guest: modules, interfaces, RDMA devices,
+# background programs, and waits with a time limit.
 #
 # Environment a caller may set:
 #   RSIW_TYPE   link type under test: rsiw (default) or siw

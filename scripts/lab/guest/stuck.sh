@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# What a guest looks like when a test has failed in it. To be sourced, in the guest.
+# Shows the state of a guest after a failed test. To be sourced, in the guest.
 
-# show_stuck: programs, connections, what NFS waits for, and tasks that wait in the kernel.
+# show_stuck: programs, connections, outstanding requests of NFS, and tasks that wait in the kernel.
 show_stuck() {
 	local tasks
 	echo "---- programs"

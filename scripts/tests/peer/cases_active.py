@@ -17,7 +17,7 @@ class Listener:
     def __init__(self, room=None):
         self.socket = socket.create_server((ADDRESS, 0), backlog=8)
         if room:
-            # What is accepted inherits it, and then offers no window of more than about that.
+            # An accepted socket inherits the size, and offers a window of about that at most.
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         self.port = self.socket.getsockname()[1]
 
@@ -32,7 +32,7 @@ class Listener:
 
 
 def reply_for(request, rev=None, ird=16, ord_=16, data=b"", r=0, c=0, flags=None, **more):
-    """A Reply to this Request. `c` is our own wish for CRCs, `flags` are A to D of the enhanced word; by default the
+    """A Reply to this Request. `c` asks for CRCs, `flags` are A to D of the enhanced word; by default the
     Write alone is named as RTR, as common implementations do."""
     rev = request.rev if rev is None else rev
     word = b""
@@ -153,7 +153,7 @@ def reply_asks_for_markers(victim):
 
 @case("EMC-07 EMC-09 VRB-02")
 def depths_are_told(victim):
-    # What the responder says of itself: its IRD, then its ORD. Where it does not say, what they come to here.
+    # The responder's IRD and ORD in the Reply, and those in the event; a depth that is not stated has a default.
     said = ((3, 5, (3, 5)), (0, 0, (0, 0)), (0x3FFF, 0x3FFF, (16, 16)), (0x3FFF, 2, (16, 2)), (300, 16, (255, 16)))
     for ird, ord_, wanted in said if REVISION == 2 else ((3, 5, (16, 16)),):
         answered(victim, ird=ird, ord_=ord_)

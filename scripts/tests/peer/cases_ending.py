@@ -50,7 +50,7 @@ def flushed(victim, sends):
 
 
 def until_fin(stream):
-    """What still comes before FIN: octets of Writes."""
+    """The octets of Writes that arrive before FIN."""
     octets = 0
     while True:
         try:
@@ -109,7 +109,7 @@ def three_writes(victim):
 
 @case("MPA-90 DDP-72 (FIN behind a closed window)")
 def disconnect_behind_a_closed_window(victim):
-    # What is complete arrives, however late the peer reads it.
+    # Data of a complete Write arrives, however late the peer reads it.
     stream, _, _ = connected(victim, room=ROOM)
     three_writes(victim)
     disconnect(victim)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What peers' Writes and Reads may do to memory, and which Terminate answers those that may not
+"""Access of peers' Writes and Reads to memory, and the Terminate for each that is not allowed
 (requirements 2 and 3)."""
 
 import random

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the wire tests share: the verbs end under test, connections to it, cases."""
+"""Shared by the wire tests: the verbs end under test, connections to it, cases."""
 
 import os
 import select
@@ -24,7 +24,7 @@ FALLBACK = os.environ.get("RSIW_FALLBACK", "1") == "1"
 REQUEST_SECONDS = int(os.environ.get("RSIW_REQUEST_MS", "5000")) / 1000
 RNR_SECONDS = int(os.environ.get("RSIW_RNR_MS", "10000")) / 1000
 REPLY_SECONDS = int(os.environ.get("RSIW_REPLY_MS", "10000")) / 1000
-# What is about memory, and not about the messages, and how both are called (DDP-65, DDP-85).
+# Terminate codes about access to memory; the event for these, and that for all others (DDP-65, DDP-85).
 ACCESS = [f"0/1/{code}" for code in ("00", "01", "02", "03", "04", "09", "ff")] + [f"1/1/{code:02}" for code in range(4)]
 VIOLATION, FATAL = "async local access violation work queue error", "async local work queue catastrophic error"
 # Stretches time limits (debug kernel).

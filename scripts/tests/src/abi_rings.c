@@ -82,7 +82,7 @@ struct poster {
 	atomic_bool stop;
 };
 
-/* By a system call of our own: libsiw blocks posts while it changes the state. */
+/* By a system call instead of libsiw: libsiw blocks posts while it changes the state. */
 static void *keep_posting(void *arg)
 {
 	struct poster *p = arg;

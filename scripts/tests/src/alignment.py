@@ -105,7 +105,7 @@ class Half:
 
 
 class Covered:
-    """Which octets of a stream came so far: disjoint ranges in order."""
+    """The octets of a stream that have arrived: disjoint ranges in order."""
 
     def __init__(self):
         self.starts, self.ends = [], []
@@ -222,7 +222,7 @@ def measure(path, kind, size, count):
 
 
 def judge(path, kind, size, count, least=99.0):
-    """What was found, in a line; a Failure if it is too little."""
+    """The result, in a line; a Failure if the share is too small."""
     segments, aligned, fpdus, again, reasons, disturbed = measure(path, kind, size, count)
     share = 100 * aligned / segments
     line = (f"{kind} {size}: {share:.2f} % of {segments} segments begin with an FPDU, "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the checks of abi.c share: a connection inside the process with memory
+ * Shared by the checks of abi.c: a connection inside the process with memory
  * registered at both ends, and short forms of what they do with it. Everything
  * here exits with a message if it fails.
  */

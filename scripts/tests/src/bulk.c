@@ -98,7 +98,7 @@ int main(int argc, char **argv)
 		}
 		if (ibv_req_notify_cq(p.a.send_cq, 0))
 			fail("ibv_req_notify_cq");
-		/* What completed before the queue was armed brings no event. */
+		/* A completion before the queue was armed brings no event. */
 		got = drain(&p.a);
 		if (!got) {
 			sleep_until_event(&p.a);

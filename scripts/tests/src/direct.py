@@ -261,7 +261,7 @@ RECV, SEND, RDMA = 1, 2, 3
 
 
 def snapshot(attr):
-    """What a refused change must leave alone."""
+    """The attributes that a refused change leaves unchanged."""
     fields = (
         "qp_state", "qp_access_flags", "dest_qp_num", "rq_psn", "sq_psn", "path_mtu",
         "max_rd_atomic", "max_dest_rd_atomic", "timeout", "retry_cnt", "rnr_retry",

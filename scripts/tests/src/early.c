@@ -42,7 +42,7 @@ struct making {
 	int err;
 };
 
-/* The next octet to be written to @page is reported, and waits for us. */
+/* The next write to @page is reported, and waits for this program. */
 static int watch(uint8_t *page)
 {
 	struct uffdio_register missing = {

@@ -161,7 +161,7 @@ static struct rdma_cm_id *requested(struct rdma_event_channel *events)
 	return id;
 }
 
-/* What rdma_accept() says to that number, for a peer that the process itself is. */
+/* The result of rdma_accept() with that number; the process is its own peer. */
 static int accept_as(struct rdma_event_channel *events, struct sockaddr_in at, uint32_t number)
 {
 	struct rdma_conn_param param = { .responder_resources = 1, .initiator_depth = 1, .qp_num = number };

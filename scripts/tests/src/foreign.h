@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the files of foreign.c share. */
+/* Shared by foreign.c and foreign_destroy.c. */
 #ifndef RSIW_TEST_FOREIGN_H
 #define RSIW_TEST_FOREIGN_H
 
 #include "ask.h"
 
-/* How much longer everything may take here (RSIW_TIME_FACTOR). */
+/* The factor of time limits (RSIW_TIME_FACTOR). */
 int factor(void);
 
 /* A queue pair that is not connected yet; its completion queue, at @cq, is to go after it. */

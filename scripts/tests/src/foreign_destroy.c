@@ -25,7 +25,7 @@
 #define LIMIT 5.0		/* seconds for one destroy */
 #define CALLS 500		/* that are seen to be refused before it */
 
-/* What both processes see. */
+/* Memory shared by both processes. */
 struct shared {
 	_Atomic uint32_t number;	/* of the victim; 0: none yet */
 	_Atomic uint32_t ready;		/* threads that have begun */

@@ -20,7 +20,7 @@ struct end {
 	struct ibv_qp *qp;
 };
 
-/* What to make; zeroed fields get the defaults of pair_defaults(). */
+/* The attributes of a pair; zeroed fields get the defaults of pair_defaults(). */
 struct pair_options {
 	int send_depth, recv_depth, cq_depth;
 	int send_sge, recv_sge;
@@ -40,7 +40,7 @@ struct pair {
 	struct rdma_cm_id *listener;
 	struct end a;			/* the connecting end */
 	struct end b;			/* the accepting end */
-	/* What the other side's private data looked like. */
+	/* The other side's private data. */
 	uint8_t seen_request[256], seen_reply[256];
 	int seen_request_len, seen_reply_len;
 	int rejected;

@@ -31,7 +31,7 @@ def in_a_circle(device):
             step = (one.number - last) % CIRCLE
             check(0 < step < 1000, f"{one.number:#x} after {last:#x}: not forward in the circle")
         last = one.number
-        # Some live on, most are gone at once.
+        # Some are kept, most are destroyed at once.
         if i % 6 < 2:
             kept.append(one)
         else:

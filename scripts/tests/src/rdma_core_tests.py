@@ -119,7 +119,7 @@ class Judge(unittest.TestResult):
         return lost
 
     def complaints(self, whole):
-        """What is not as it should be; `whole`: all of the suite was to run."""
+        """The unexpected outcomes; `whole`: the whole suite was to run."""
         for name in self.named("failed"):
             if name not in KNOWN:
                 yield f"{name} fails:\n{self.trouble.get(name, 'no result')}"
@@ -184,7 +184,7 @@ def load(suite, device, gid, names):
 
 def main():
     suite, device, gid, *names = sys.argv[1:]
-    # What a skipped test leaves lies in cycles. The collector takes them apart in any order, and
+    # Objects of a skipped test are in reference cycles. The collector takes them apart in any order, and
     # pyverbs then destroys, say, a CQ of a context that is freed already: the program crashes in
     # some of a hundred runs, whatever the device. The kernel cleans up when the program ends.
     gc.disable()

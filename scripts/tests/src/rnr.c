@@ -46,7 +46,7 @@ static const struct shape shapes[] = {
 	{ 4, 5000, MAX_SIZE, 16 },
 };
 
-/* What a queue pair is told of the wait for receives. */
+/* The attributes of a queue pair for the wait for receives. */
 struct wait {
 	int timer;		/* min_rnr_timer */
 	int retries;		/* rnr_retry */

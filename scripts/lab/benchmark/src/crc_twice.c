@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a CRC-32C by table costs where the processor has no instruction for it: octets a second if
+ * The cost of a CRC-32C by table on a processor without an instruction for it: octets a second if
  * each is summed twice, as the two ends of a connection on one processor do.
  *
  * The table has an entry for each octet, like the kernel's (lib/crc).

@@ -116,7 +116,7 @@ void kv_free_end(struct kv_end *e)
 	if (!e->id)
 		return;
 	if (e->id->qp) {
-		/* A handler of ours does not know what the drain posts. */
+		/* The case's handler does not know the drain's request. */
 		if (!e->srq && !e->handled)
 			ib_drain_qp(e->id->qp);
 		rdma_destroy_qp(e->id);

@@ -174,7 +174,7 @@ int kv_crowd(struct kv_end *a, struct kv_end *b, unsigned int rounds)
 	err = err ?: crowd_register(a, &c->here, c->back);
 	err = err ?: crowd_run(c);
 	if (err) {
-		/* What still names the memory is flushed before it goes. */
+		/* Requests that name the memory are flushed before it is freed. */
 		ib_drain_qp(a->id->qp);
 		ib_drain_qp(b->id->qp);
 	}

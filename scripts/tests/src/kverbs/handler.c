@@ -92,7 +92,7 @@ static int post_send(struct side *s, const struct ball *ball)
 static void received(struct side *s, const struct ib_wc *wc)
 {
 	struct bounce *b = s->bounce;
-	/* What was sent from there has long been received: one of the balls brings the proof. */
+	/* The message sent from there has long been received: a later ball proves it. */
 	struct ball *ball = &s->out[wc->wr_id];
 	bool last;
 	int err;

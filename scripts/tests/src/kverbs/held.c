@@ -16,7 +16,7 @@ static int hear(struct kv_pair *first, struct kv_pair *second, struct kv_end *cl
 	int err;
 
 	rdma_disconnect(first->b.id);
-	/* What is heard of next comes to this place. */
+	/* The next request is reported here. */
 	*closed = first->b;
 	memset(&first->b, 0, sizeof(first->b));
 	init_completion(&first->b.established);

@@ -152,7 +152,7 @@ int kv_srq(const struct sockaddr *to, enum ib_poll_context poll);
 /* A Send that finds no receive posted is held, and what comes of it. */
 int kv_rnr(const struct sockaddr *to, enum ib_poll_context poll);
 
-/* What is flushed through a completion queue that is too small for all of it is told, every one. */
+/* Every flushed request completes, also through a completion queue with too few entries. */
 int kv_full(struct ib_device *dev);
 int kv_cut(const struct sockaddr *to);
 

@@ -92,7 +92,7 @@ static int late_posts(struct kv_end *e, bool irqs)
 	err = err ?: late_expect(l.received, irqs ? "late receive" : "late receive with interrupts off");
 	if (err)
 		return err;
-	/* What the drain posts is completed behind all that was due before, a second completion included. */
+	/* The drain's request completes behind all earlier ones, a second completion included. */
 	ib_drain_qp(e->id->qp);
 	err = late_once(l.sent, "late Send");
 	return err ?: late_once(l.received, "late receive");

@@ -154,7 +154,7 @@ int kv_longest(struct kv_end *a, struct kv_end *b)
 		err = kv_post_and_wait(b, &inv, &inv, "LOCAL_INV of the longest list");
 	}
 	if (err) {
-		/* What still names the memory is flushed before it goes. */
+		/* Requests that name the memory are flushed before it is freed. */
 		ib_drain_qp(a->id->qp);
 		ib_drain_qp(b->id->qp);
 	}
