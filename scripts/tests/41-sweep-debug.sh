@@ -39,7 +39,7 @@ perftest_pass() {
 	done
 }
 
-direct_pass() {
+rendezvous_pass() {
 	pingpong_pair "ibv_rc_pingpong" "" "" "$RDMA_V4" ibv_rc_pingpong -g 1 -c -n 200 -s 4096
 	pingpong_pair "ibv_srq_pingpong -e" "" "" "$RDMA_V4" ibv_srq_pingpong -g 1 -e -n 100 -s 1024
 }
@@ -118,7 +118,7 @@ echo clear >"$LEAKS" 2>/dev/null || :
 rping_rounds 64 100 "$RDMA_V4"
 rping_rounds 65000 100 "$RDMA_V4"
 perftest_pass
-direct_pass
+rendezvous_pass
 nfs_pass
 scarce_pass
 begin_pass

@@ -41,7 +41,7 @@ charged() {
 	finish "$SPAWNED" 30 client
 	finish "$server" 30 server
 	all=$((all * $(getconf PAGESIZE)))
-	[ "$all" -ge 500000 ] || die "$label: TCP had only $all octets; nothing was on the way"
+	[ "$all" -ge 500000 ] || die "$label: TCP had only $all octets; no data was on the path"
 	[ "$most" -ge $((all / 2)) ] || die "$label: of $all octets that TCP had, $most were charged to the sender"
 	ok "$label: $most of $all octets are charged to the sender"
 }

@@ -94,7 +94,7 @@ class Shared(Loopback):
 
 
 class Cable(Bed):
-    """Pairs of veth interfaces into a namespace, perhaps with a disturbance on the way there."""
+    """Pairs of veth interfaces into a namespace, perhaps with a disturbance on the path there."""
 
     server_net = PEER
 

@@ -95,7 +95,7 @@ def load(module, *parameters):
 
 
 def unload(module):
-    """Removes a module; what still uses it has a moment to go."""
+    """Removes a module; waits for the end of its users."""
     wait_for(f"module {module} unloads", lambda: subprocess.call(
         ["rmmod", module], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0)
 

@@ -10,7 +10,7 @@ import subprocess
 
 from confine import CONNECT4, EGRESS, KINDS, SOCK_CREATE, forbid, inside, landlock
 from cases_active import Listener, reply_for
-from direct import *
+from rendezvous import *
 from harness import Victim
 from unknown_peers import HERE, PORT, answer, hello, request
 

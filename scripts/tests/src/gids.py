@@ -6,7 +6,7 @@ import contextlib
 import ipaddress
 import subprocess
 
-from direct import *
+from rendezvous import *
 
 FREE = range(40, 80)
 TRACING = "/sys/kernel/tracing"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A process that writes garbage into everything it shares with the module: the
+ * A process that writes garbage into all memory it shares with the module: the
  * rings of send, receive and completion queues and the notify word, at any
- * time, with the doorbell rung behind libsiw's back. It may break its own
- * connection; a bystander connection, of this process even, must go on
- * working, and the kernel must not complain (the runner looks).
+ * time. It rings the doorbell by its own system calls. It may break its own
+ * connection. Another connection, even of this process, must go on working, and
+ * the kernel must report no fault, which the runner checks.
  *
  * usage: hostile [-n rounds] [-s seed] address
  */

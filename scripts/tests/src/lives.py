@@ -8,7 +8,7 @@ import random
 import signal
 import time
 
-from direct import *
+from rendezvous import *
 
 
 def smaller_then_larger(device):

@@ -10,7 +10,7 @@ Says what it has done, one word a line, and goes on with each line of its standa
 import os
 import sys
 
-from direct import Device, Failure, check, e, pair, smaller_first, talk, wait_for
+from rendezvous import Device, Failure, check, e, pair, smaller_first, talk, wait_for
 from pyverbs.cmid import CMID, AddrInfo
 import pyverbs.cm_enums as ce
 from pyverbs.qp import QPCap, QPInitAttr

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The numbers of queue pairs: unique on the host, and not used again soon."""
 
-from direct import *
+from rendezvous import *
 
 # Given out in a circle of all numbers of 24 bits but 0, 1 and the last.
 FIRST, CIRCLE = 2, (1 << 24) - 3

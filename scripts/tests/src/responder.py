@@ -7,7 +7,7 @@ usage: responder.py DEVICE      says "waits", and stays until it is killed
 import signal
 import sys
 
-from direct import Device, pair, smaller_first
+from rendezvous import Device, pair, smaller_first
 
 device = Device(sys.argv[1])
 initiator, responder = smaller_first(*pair(device))

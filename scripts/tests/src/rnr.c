@@ -272,7 +272,7 @@ static void close_two(struct two *t)
 	ibv_close_device(t->context);
 }
 
-static void direct(const struct shape *s, int shared)
+static void by_rendezvous(const struct shape *s, int shared)
 {
 	struct two t;
 
@@ -302,7 +302,7 @@ static void streams(void)
 
 	for (i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
 		for (shared = 0; shared < 2; shared++) {
-			direct(&shapes[i], shared);
+			by_rendezvous(&shapes[i], shared);
 			by_cm(&shapes[i], shared);
 		}
 	}

@@ -8,7 +8,7 @@ import types
 
 from pyverbs.addr import GID
 
-from direct import *
+from rendezvous import *
 
 
 class Cut:

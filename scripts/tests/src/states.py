@@ -5,7 +5,7 @@ qpns.py and silence.py."""
 
 import itertools
 
-from direct import *
+from rendezvous import *
 from lives import *
 from qpns import in_a_circle, successors
 from silence import ports, silence

@@ -6,7 +6,7 @@ import resource
 import socket
 import struct
 
-from direct import *
+from rendezvous import *
 
 PORT = 4791
 HERE = "10.99.0.1"
