@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 400
+# time limit: 600
 # runs on: soak
 # The page about debugging: each trace event is seen by its bpftrace line.
 # shellcheck source=../lab/guest/lib.sh
