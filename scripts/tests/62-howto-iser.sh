@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 400
+# time limit: 600
 # runs on: soak
 # The page about iSER: LIO and open-iscsi. Target and initiator of the kernel use RDMA in the first network namespace only.
 # shellcheck source=../lab/guest/lib.sh
