@@ -121,16 +121,12 @@ refused_connections() {
 	ok "20 refused connections"
 }
 
-TRACING=/sys/kernel/tracing
 # freed: how many devices ib_core has freed since the probe was set there.
 freed() { grep -c device_freed: "$TRACING/trace"; }
 freed_as_often() { [ "$(freed)" -ge "$1" ]; }
 
 probe_freeing() {
-	mountpoint -q "$TRACING" || mount -t tracefs none "$TRACING"
-	# Recording the names of programs would patch the scheduler's code.
-	echo 0 >"$TRACING/options/record-cmd"
-	echo >"$TRACING/trace"
+	trace_begin
 	echo 'p:rsiw_test/device_freed ib_device_release' >"$TRACING/kprobe_events"
 	echo 1 >"$TRACING/events/rsiw_test/enable"
 }

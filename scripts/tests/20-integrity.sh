@@ -42,15 +42,12 @@ terminates_are_right() {
 }
 
 kernel_memory() {
-	local before plain=0 tracing=/sys/kernel/tracing
+	local before plain=0
 	[ "$RSIW_TYPE" != siw ] || plain=1
 	before=$(dmesg | wc -l)
 	if [ "$plain" = 0 ] && sees_terminates; then
-		mountpoint -q "$tracing" || mount -t tracefs none "$tracing"
-		# Recording the names of programs would patch the scheduler's code.
-		echo 0 >"$tracing/options/record-cmd"
-		echo >"$tracing/trace"
-		echo 1 >"$tracing/events/rsiw/rsiw_terminate/enable"
+		trace_begin
+		echo 1 >"$TRACING/events/rsiw/rsiw_terminate/enable"
 	fi
 	# Not by timeout: it would wait for a process that hangs in the kernel, before anything is printed.
 	spawn kverbs modprobe rsiw_kverbs_test addr="$RDMA_V4" seed="$SEED" rounds="$1" plain="$plain"
@@ -60,8 +57,8 @@ kernel_memory() {
 	fi
 	rmmod rsiw_kverbs_test
 	if [ "$plain" = 0 ] && sees_terminates; then
-		cat "$tracing/trace" >"$WORK/terminates"
-		echo 0 >"$tracing/events/rsiw/rsiw_terminate/enable"
+		cat "$TRACING/trace" >"$WORK/terminates"
+		echo 0 >"$TRACING/events/rsiw/rsiw_terminate/enable"
 		terminates_are_right
 	fi
 	ok "$(dmesg | sed -n 's/.*rsiw_kverbs_test: \(passed.*\)/fast-registered memory \1/p' | tail -n 1)"

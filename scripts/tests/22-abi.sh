@@ -10,13 +10,9 @@
 SEED=${RSIW_SEED:-$(date +%s)}
 FAILED=0
 
-TRACING=/sys/kernel/tracing
 # Calls that flush work queues, with their stack traces.
 probe_flushes() {
-	mountpoint -q "$TRACING" || mount -t tracefs none "$TRACING"
-	# Recording the names of programs would patch the scheduler's code.
-	echo 0 >"$TRACING/options/record-cmd"
-	echo >"$TRACING/trace"
+	trace_begin
 	echo 'p:rsiw_test/flushed __flush_workqueue' >"$TRACING/kprobe_events"
 	echo stacktrace >"$TRACING/events/rsiw_test/flushed/trigger"
 	echo 1 >"$TRACING/events/rsiw_test/enable"

@@ -7,7 +7,6 @@
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
-TRACING=/sys/kernel/tracing
 
 port_rate() { cat "/sys/class/infiniband/$1/ports/1/rate"; }
 

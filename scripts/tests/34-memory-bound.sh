@@ -11,7 +11,6 @@
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
 CONNECTIONS=64
-TRACING=/sys/kernel/tracing
 TCP_MEM=/proc/sys/net/ipv4/tcp_mem
 
 # unread PATH CONNECTIONS SIZES ROLE...

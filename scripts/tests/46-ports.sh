@@ -6,7 +6,6 @@
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
-TRACE=/sys/kernel/tracing
 EADDRINUSE=98
 
 # twice PORT SECOND: two connections from PORT; the second one gets SECOND from rdma_connect().
@@ -25,8 +24,8 @@ read -r low high </proc/sys/net/ipv4/ip_local_port_range
 twice 7300 "$EADDRINUSE"
 twice "$(((low + high) / 2))" 0
 
-mountpoint -q "$TRACE" || { mount -t tracefs none "$TRACE" && MOUNTS+=("$TRACE"); }
-echo 1 >"$TRACE/events/rsiw/rsiw_listen_failed/enable"
+trace_begin
+echo 1 >"$TRACING/events/rsiw/rsiw_listen_failed/enable"
 spawn tcp python3 -c 'import socket, sys, signal
 s = socket.create_server((sys.argv[1], 7201))
 signal.pause()' "$RDMA_V4"
@@ -36,7 +35,7 @@ if timeout 20 rping -s -a "$RDMA_V4" -p 7201 >"$WORK/beside.log" 2>&1; then
 fi
 grep -qE "Address already in use|error $EADDRINUSE" "$WORK/beside.log" ||
 	die "rping does not say why: $(cat "$WORK/beside.log")"
-echo 0 >"$TRACE/events/rsiw/rsiw_listen_failed/enable"
-grep -q "rsiw_listen_failed: .*port=7201 error=-$EADDRINUSE (a TCP socket has the port)" "$TRACE/trace" ||
-	die "the trace does not say so: $(tail "$TRACE/trace")"
+echo 0 >"$TRACING/events/rsiw/rsiw_listen_failed/enable"
+grep -q "rsiw_listen_failed: .*port=7201 error=-$EADDRINUSE (a TCP socket has the port)" "$TRACING/trace" ||
+	die "the trace does not say so: $(tail "$TRACING/trace")"
 ok "rdma_listen beside a TCP listener"

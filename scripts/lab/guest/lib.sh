@@ -155,6 +155,18 @@ listening() { [ -n "$(${2:-} ss -Hltn "sport = :$1" 2>/dev/null)" ]; }
 # wait_listening PORT [PREFIX]
 wait_listening() { wait_for 20 "a listener on TCP port $1" listening "$1" "${2:-}"; }
 
+# ---- tracing
+
+TRACING=/sys/kernel/tracing
+
+# trace_begin: an empty trace, without names of programs. For their recording the kernel patches its scheduler's
+# code, which an emulated processor may not survive (scripts/lab/splats.sh, stale_breakpoint).
+trace_begin() {
+	mountpoint -q "$TRACING" || mount -t tracefs none "$TRACING"
+	echo 0 >"$TRACING/options/record-cmd"
+	echo >"$TRACING/trace"
+}
+
 # ---- modules
 
 loaded() { [ -d "/sys/module/$1" ]; }

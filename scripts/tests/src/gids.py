@@ -96,8 +96,7 @@ def to_tracing(file, text):
 @contextlib.contextmanager
 def listening():
     """A function that tells how many times the kernel has heard of a change up to now."""
-    # Without names of programs: for their recording the kernel patches its scheduler's code, which an
-    # emulated processor may not survive (scripts/lab/splats.sh, stale_breakpoint()).
+    # Without names of programs (trace_begin of scripts/lab/guest/lib.sh).
     to_tracing("options/record-cmd", "0")
     to_tracing("trace", "")
     to_tracing("kprobe_events", PROBE)
