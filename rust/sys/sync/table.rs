@@ -355,4 +355,35 @@ mod tests {
         assert_eq!(gone.load(Acquire), 4);
         Ok(())
     }
+
+    #[test]
+    fn for_each_has_every_entry_once() -> Result {
+        let (table, gone) = table(1..u32::MAX)?;
+        let last = u32::MAX - 1;
+        let seen = || {
+            let (mut count, mut sum) = (0u32, 0u64);
+            table.for_each(|item| {
+                count = count.wrapping_add(1);
+                sum = sum.wrapping_add(u64::from(item.id));
+            });
+            (count, sum)
+        };
+        assert_eq!(seen(), (0, 0));
+        for id in [1, 2, 64, 4096, last] {
+            table.insert_at(id, item(id, &gone)?)?;
+        }
+        assert_eq!(seen(), (5, 4163 + u64::from(last)));
+        // A number that is reserved has no entry yet.
+        let mut within = None;
+        let added = table.insert_with(|id| {
+            within = Some(seen());
+            item(id, &gone)
+        })?;
+        assert_eq!(within, Some((5, 4163 + u64::from(last))));
+        let sum = 4163 + u64::from(last) + u64::from(added.id);
+        assert_eq!(seen(), (6, sum));
+        drop(table.remove(64).ok_or(ENOENT)?);
+        assert_eq!(seen(), (5, sum - 64));
+        Ok(())
+    }
 }
