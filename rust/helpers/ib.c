@@ -45,10 +45,10 @@ int rsiw_no_udata_io(struct ib_udata *udata)
 /* Connections */
 
 /*
- * The queue pair of the rdma_cm_id behind an identifier of iw_cm, whose only user is rdma_cm: its
- * context begins with the rdma_cm_id, to which kernel users have their queue pair bound
- * (rdma_create_qp()), and processes never. Only the address counts. Should iw_cm get another user
- * some day, the context may be anything.
+ * The queue pair of the rdma_cm_id behind an identifier of iw_cm. rdma_cm is the only user of iw_cm,
+ * and its context begins with the rdma_cm_id. Kernel users bind their queue pair to it
+ * (rdma_create_qp()), processes never do. Only the address counts. With another user of iw_cm the
+ * context may be anything.
  */
 const struct ib_qp *rsiw_cm_own_qp(const struct iw_cm_id *id)
 {
@@ -61,8 +61,8 @@ const struct ib_qp *rsiw_cm_own_qp(const struct iw_cm_id *id)
 }
 
 /*
- * What the driver has left with iw_cm for the connection or listener of @id, or NULL. iw_cm may
- * end its identifier meanwhile, when a connect has failed: the result is then any number.
+ * The driver's data for the connection or listener of @id, or NULL. When a connect has failed, iw_cm
+ * may end its identifier meanwhile. The result is then any number.
  */
 void *rsiw_cm_provider_data(struct rdma_cm_id *id)
 {

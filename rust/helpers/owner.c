@@ -21,9 +21,9 @@ static struct lock_class_key rsiw_sk_keys[2];
 static struct lock_class_key rsiw_slock_keys[2];
 
 /*
- * Makes a TCP socket of the current process, as its own socket(2) would: with its label and its
- * control groups, after security_socket_create() and the BPF programs of its control group. A
- * thread of the kernel gets a kernel's socket.
+ * Makes a TCP socket of the current process, as its own socket(2) would. The socket has the label and
+ * the control groups of the process. security_socket_create() and the BPF programs of its control
+ * group are asked first. A kernel thread gets a kernel socket.
  */
 int rsiw_sock_create(struct net *net, int family, struct socket **res)
 {
@@ -62,8 +62,9 @@ static void set_cgroup(struct sock *sk, struct cgroup *cgroup)
 
 #ifdef CONFIG_MEMCG
 /*
- * Has @memcg, of which the socket gets the caller's reference, pay for a socket that is not charged
- * to any: what it holds is charged now. -ENOMEM: that is above the limit, and nothing is changed.
+ * Charges a socket that no memory cgroup pays for to @memcg, with the memory that it holds now. The
+ * socket takes over the caller's reference to @memcg. -ENOMEM: the charge exceeds the limit, and
+ * nothing is changed.
  */
 static int set_memcg(struct sock *sk, struct mem_cgroup *memcg)
 {
@@ -177,9 +178,9 @@ static const struct proto_ops ask_ops = {
 };
 
 /*
- * Asks the security modules whether the current process may connect a socket of the caller's, to
- * which there is no other reference, to @addr. security_socket_connect() is not for modules, but a
- * sendmsg() that connects (MSG_FASTOPEN) is checked for the same right. Nothing is sent.
+ * Asks the security modules whether the current process may connect @sock to @addr. The caller has
+ * the only reference to @sock. security_socket_connect() is not exported, but a sendmsg() that
+ * connects (MSG_FASTOPEN) is checked for the same right. Nothing is sent.
  */
 int rsiw_sock_may_connect(struct socket *sock, struct sockaddr *addr, int len)
 {

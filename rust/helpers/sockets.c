@@ -29,8 +29,8 @@ struct sock *rsiw_sock_sk(struct socket *sock)
 #define KEEP_COUNT 6
 
 /*
- * What every connection needs: it sends from softirqs, small frames at once; and a host that died
- * without a word is noticed, which owes the answer to a Read, perhaps, and TCP nothing.
+ * Sets what every connection needs. It sends from softirqs, and small frames at once. Keepalive finds
+ * a host that died silently: it may owe the answer to a Read while TCP waits for no acknowledgment.
  */
 void rsiw_sk_prepare(struct sock *sk)
 {
@@ -49,9 +49,9 @@ void rsiw_sk_prepare(struct sock *sk)
 }
 
 /*
- * Limits the time for data that is not acknowledged, in milliseconds. TCP takes a short limit for
- * keepalive, too, and would end an idle connection for a single question that got lost: there the
- * peer is not asked.
+ * Limits the time for data that is not acknowledged, in milliseconds. TCP applies the limit to
+ * keepalive as well. A short one would end an idle connection after a single lost probe, so keepalive
+ * is off then.
  */
 void rsiw_sk_set_user_timeout(struct sock *sk, int millis)
 {
@@ -128,9 +128,9 @@ void rsiw_sk_set_v6only(struct sock *sk, bool only)
 }
 
 /*
- * For frames of the start-up, in process context: the peer waits for them, and nothing else is in
- * flight, so no callback would come when there is memory again. It is waited for, but not for I/O,
- * which may wait for this connection.
+ * Sends a frame of the start-up, in process context. The peer waits for it, and nothing else is in
+ * flight, so no callback would come when there is memory again. The call waits for memory, but not
+ * for I/O, which may wait for this connection.
  */
 int rsiw_sock_send(struct socket *sock, const void *buf, size_t len)
 {
@@ -227,9 +227,9 @@ u32 rsiw_tcp_unsent_tail(const struct sock *sk)
 }
 
 /*
- * Octets of page-wise pieces that the buffer which is appended to still has places for; a burst of
- * them goes into that buffer whole. 0 if there is such a buffer, but it has none left; ~0 if there
- * is none: then the next burst gets a buffer of its own.
+ * Octets in pieces of a page that the last buffer of the write queue has fragments left for. A burst
+ * of so many goes into that buffer whole. 0: the buffer has no fragment left. ~0: there is no such
+ * buffer, and the next burst gets one of its own.
  */
 u32 rsiw_tcp_tail_room(const struct sock *sk)
 {
@@ -385,8 +385,8 @@ void rsiw_sk_uncharge(struct sock *sk, u32 octets)
 }
 
 /*
- * Has @octets that rsiw_sk_charge() charged stay accounted to the end of a socket that is about
- * to be released, if TCP has something to deliver: it pins what they were charged for.
+ * Keeps @octets that rsiw_sk_charge() charged accounted until the end of a socket that is about to be
+ * released. This is done if TCP has data to deliver, which pins the memory that was charged.
  */
 void rsiw_sk_leave_charge(struct sock *sk, u32 octets)
 {

@@ -2,7 +2,7 @@
 
 //! Memory regions: what an STag stands for, and its access rights.
 //!
-//! An STag belongs to one protection domain, and gives access to exactly its range with exactly its
+//! An STag belongs to one protection domain. It gives access to exactly its range with exactly its
 //! rights (RFC 5041 section 8.2, RFC 5042; requirements.md DDP-80 to DDP-90). It can be revoked at
 //! any time, and can not be guessed. Memory that a verb registers serves every stream of the
 //! domain. A key that a work request registers serves the stream of that queue pair alone.

@@ -147,8 +147,8 @@ impl DeviceRef {
         }
     }
 
-    /// Whether the core gives the device to the network namespace of that number: always, unless in the
-    /// core's exclusive mode the device is in another one. Any context.
+    /// Whether the core gives the device to the network namespace `net`. It does in shared mode. In
+    /// exclusive mode it does if the device is in that namespace. Any context.
     pub(crate) fn is_accessible_in(&self, net: usize) -> bool {
         // SAFETY: By the invariant of the type; the namespace is compared only.
         unsafe { bindings::rdma_dev_access_netns(self.as_ptr(), net as *const bindings::net) }

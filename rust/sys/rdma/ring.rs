@@ -5,8 +5,8 @@
 //! A ring is an array of slots, a power of two of them; a slot is a few 64-bit words. Word 1, the
 //! header, holds the octet with the "valid" flag: the filling side stores the header last, and
 //! the emptying side stores 0 there. The other side is untrusted: everything is read by single
-//! loads of whole words, and nothing here depends on what is found. (In the completion queues of
-//! kernel users, whose two ends are both ours, the header is stored last, too, and is never 0.)
+//! loads of whole words, and nothing here depends on what is found. The driver has both ends of the
+//! completion queues of kernel users. There the header is stored last as well, and is never 0.
 //!
 //! C header: [`include/uapi/rdma/siw-abi.h`](srctree/include/uapi/rdma/siw-abi.h)
 

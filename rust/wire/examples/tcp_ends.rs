@@ -16,8 +16,8 @@ use iwarp_wire::{crc::Table, reads::Answer, rx::Decision, Stag, TaggedOffset};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// The memory region of each end, of three parts: the peer writes the first one and reads the
-/// second one; what this end reads of the peer is placed in the third one.
+/// The memory region of each end, of three parts. The peer writes the first one and reads the
+/// second one. What this end reads of the peer is placed in the third one.
 const REGION: Stag = Stag::new(0x100);
 const SIZE: u32 = 4000;
 const PART: usize = SIZE as usize;

@@ -3,9 +3,9 @@
 //! One RDMAP stream, both directions of a connection joined (RFC 5040 sections 5 to 7, RFC 5044
 //! sections 6 to 8, RFC 6581).
 //!
-//! [`Startup`] exchanges the start-up frames. [`Stream`] is full operation phase: it owns a
-//! [`Framer`], an [`FpduWriter`], a [`Receiver`], the two read queues and the message numbers, and
-//! keeps them in step. It holds no octets and no memory regions: the caller reads and writes the
+//! [`Startup`] exchanges the start-up frames. [`Stream`] is full operation phase. It owns a
+//! [`Framer`], an [`FpduWriter`], a [`Receiver`], the two read queues and the message numbers. It
+//! keeps them in step, but holds no octets and no memory regions: the caller reads and writes the
 //! transport, looks STags up and places payload. `examples/tcp_ends.rs` is a user-space end over a
 //! TCP socket.
 //!
@@ -101,7 +101,7 @@ impl Setup {
 
 /// What an end may transmit on a [`Stream`].
 ///
-/// An initiator starts in `RtrDue` if an RTR frame was agreed on, else in `Open`; a responder
+/// An initiator starts in `RtrDue` if an RTR frame was agreed on, else in `Open`. A responder
 /// starts in `AwaitFirst` (RFC 5044 section 7.1.2, RFC 6581 section 9).
 ///
 /// | state | event | next |

@@ -44,9 +44,9 @@ use crate::sys::{
 ///
 /// # Invariants
 ///
-/// A reference points to a TCP socket, not a listening one, whose lock is held for as long as the
-/// reference lives. (A callback made by a call through one reference has another one; there is
-/// nothing in here that they could disturb.)
+/// A reference points to a TCP socket, not a listening one. The lock of the socket is held as long as
+/// the reference lives. A callback made by a call through one reference has another one; the type
+/// has no data that the two could disturb.
 pub(crate) struct Locked {
     /// The socket is C's, and belongs to the context that has locked it.
     _sk: (Opaque<()>, NotThreadSafe),

@@ -184,8 +184,8 @@ impl Connecting {
     /// There is no connection. With `ECONNREFUSED` and `ECONNRESET` the user hears of a rejection,
     /// with `ETIMEDOUT` of an unreachable peer, else of an error.
     ///
-    /// `said` and `private_data` are the peer's, if it has replied. rdma_cm of 7.2 and 7.3 does not
-    /// pass depths on to its own users for a rejection.
+    /// `said` and `private_data` are the peer's, if it has replied. For a rejection, rdma_cm of
+    /// Linux 7.2 and 7.3 passes no depths on to its users.
     pub(crate) fn failed(mut self, error: Error, said: Depths, private_data: PrivateData<'_>) {
         self.fail(error, said, private_data);
     }

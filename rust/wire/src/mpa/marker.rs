@@ -5,7 +5,7 @@
 //! A marker is four octets: 16 reserved bits and FPDUPTR, the distance from the ULPDU_Length
 //! field of its FPDU. The first four octets of full operation phase are a marker; then every 512th
 //! octet, counted with markers and CRCs, begins one. FPDUs are whole 32-bit words, so a marker
-//! never splits a word. A marker between two FPDUs belongs to the second one, with FPDUPTR 0; a
+//! never splits a word. A marker between two FPDUs belongs to the second one, with FPDUPTR 0. A
 //! marker between pad and CRC belongs to the FPDU of that CRC.
 
 /// Octets from one marker to the next.

@@ -4,8 +4,8 @@
 //!
 //! - CRCs are used if either end wants them.
 //! - Markers are negotiated for each direction: the receiving end asks for them.
-//! - IRD and ORD, the depths of the read queues, are negotiated by revision 2: the ORD of an end
-//!   may not exceed the IRD of its peer.
+//! - Revision 2 negotiates IRD and ORD, the depths of the read queues. The ORD of an end may not
+//!   exceed the IRD of its peer.
 //! - In peer-to-peer mode the responder names the RTR frames that suit both ends. The initiator
 //!   sends one of them before anything else.
 //!
@@ -71,8 +71,8 @@ pub struct Policy {
 }
 
 impl Default for Policy {
-    /// Revision 2 with CRCs, without markers and without peer-to-peer mode; 16 Read Requests in
-    /// each direction, up to 128 inbound where the peer wants more; every RTR frame.
+    /// Revision 2 with CRCs, every RTR frame, without markers and without peer-to-peer mode. 16 Read
+    /// Requests in each direction, up to 128 inbound where the peer wants more.
     #[inline]
     fn default() -> Self {
         Self {

@@ -145,8 +145,8 @@ impl Receiver {
         }
     }
 
-    /// Tells whether a valid first FPDU was received, the RTR frame if one was agreed on: from then
-    /// on a responder may send (RFC 5044 section 7.1.2, RFC 6581 section 4.4).
+    /// Tells whether a valid first FPDU was received. It is the RTR frame if one was agreed on. From
+    /// then on a responder may send (RFC 5044 section 7.1.2, RFC 6581 section 4.4).
     #[inline]
     #[must_use]
     pub fn started(&self) -> bool {

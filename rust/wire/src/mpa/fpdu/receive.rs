@@ -147,9 +147,8 @@ impl Framer {
     /// Finds an FPDU by its marker, behind octets that are not at hand (RFC 5044 section 6,
     /// method 2).
     ///
-    /// `ahead` is the distance in octets, modulo 2^32, from the framer's position to `octets`; for
-    /// a framer made by [`Framer::new`] it is the distance from the first octet of full operation
-    /// phase. The result is the FPDU of the first marker in `octets` whose FPDU begins in `octets`.
+    /// `ahead` is the distance in octets, modulo 2^32, from the framer's position to `octets`. A
+    /// framer made by [`Framer::new`] is at the first octet of full operation phase. The result is the FPDU of the first marker in `octets` whose FPDU begins in `octets`.
     ///
     /// A marker is trusted only as far as the CRC of its FPDU confirms it: see [`Fpdu::check`].
     /// After a failed check the search continues four octets behind the FPDU's first octet. The
