@@ -45,8 +45,8 @@ int rsiw_no_udata_io(struct ib_udata *udata)
 /* Connections */
 
 /*
- * The queue pair of the rdma_cm_id behind an identifier of iw_cm. rdma_cm is the only user of iw_cm,
- * and its context begins with the rdma_cm_id. Kernel users bind their queue pair to it
+ * The queue pair of the rdma_cm_id behind an identifier of iw_cm. rdma_cm is the only user of
+ * iw_cm, and its context begins with the rdma_cm_id. Kernel users bind their queue pair to it
  * (rdma_create_qp()), processes never do. Only the address counts. With another user of iw_cm the
  * context may be anything.
  */
@@ -61,8 +61,8 @@ const struct ib_qp *rsiw_cm_own_qp(const struct iw_cm_id *id)
 }
 
 /*
- * The driver's data for the connection or listener of @id, or NULL. When a connect has failed, iw_cm
- * may end its identifier meanwhile. The result is then any number.
+ * The driver's data for the connection or listener of @id, or NULL. When a connect has failed,
+ * iw_cm may end its identifier meanwhile. The result is then any number.
  */
 void *rsiw_cm_provider_data(struct rdma_cm_id *id)
 {

@@ -21,9 +21,9 @@ static struct lock_class_key rsiw_sk_keys[2];
 static struct lock_class_key rsiw_slock_keys[2];
 
 /*
- * Makes a TCP socket of the current process, as its own socket(2) would. The socket has the label and
- * the control groups of the process. security_socket_create() and the BPF programs of its control
- * group are asked first. A kernel thread gets a kernel socket.
+ * Makes a TCP socket of the current process, as its own socket(2) would. The socket has the label
+ * and the control groups of the process. security_socket_create() and the BPF programs of its
+ * control group are asked first. A kernel thread gets a kernel socket.
  */
 int rsiw_sock_create(struct net *net, int family, struct socket **res)
 {

@@ -29,8 +29,9 @@ struct sock *rsiw_sock_sk(struct socket *sock)
 #define KEEP_COUNT 6
 
 /*
- * Sets what every connection needs. It sends from softirqs, and small frames at once. Keepalive finds
- * a host that died silently: it may owe the answer to a Read while TCP waits for no acknowledgment.
+ * Sets what every connection needs. It sends from softirqs, and small frames at once. Keepalive
+ * finds a host that died silently: it may owe the answer to a Read while TCP waits for no
+ * acknowledgment.
  */
 void rsiw_sk_prepare(struct sock *sk)
 {
@@ -50,8 +51,8 @@ void rsiw_sk_prepare(struct sock *sk)
 
 /*
  * Limits the time for data that is not acknowledged, in milliseconds. TCP applies the limit to
- * keepalive as well. A short one would end an idle connection after a single lost probe, so keepalive
- * is off then.
+ * keepalive as well. A short one would end an idle connection after a single lost probe, so
+ * keepalive is off then.
  */
 void rsiw_sk_set_user_timeout(struct sock *sk, int millis)
 {
@@ -227,9 +228,9 @@ u32 rsiw_tcp_unsent_tail(const struct sock *sk)
 }
 
 /*
- * Octets in pieces of a page that the last buffer of the write queue has fragments left for. A burst
- * of so many goes into that buffer whole. 0: the buffer has no fragment left. ~0: there is no such
- * buffer, and the next burst gets one of its own.
+ * Octets in pieces of a page that the last buffer of the write queue has fragments left for. A
+ * burst of so many goes into that buffer whole. 0: the buffer has no fragment left. ~0: there is
+ * no such buffer, and the next burst gets one of its own.
  */
 u32 rsiw_tcp_tail_room(const struct sock *sk)
 {
@@ -385,8 +386,8 @@ void rsiw_sk_uncharge(struct sock *sk, u32 octets)
 }
 
 /*
- * Keeps @octets that rsiw_sk_charge() charged accounted until the end of a socket that is about to be
- * released. This is done if TCP has data to deliver, which pins the memory that was charged.
+ * Keeps @octets that rsiw_sk_charge() charged accounted until the end of a socket that is about to
+ * be released. This is done if TCP has data to deliver, which pins the memory that was charged.
  */
 void rsiw_sk_leave_charge(struct sock *sk, u32 octets)
 {
