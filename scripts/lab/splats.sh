@@ -10,9 +10,9 @@ SPLATS="$SPLATS|list_(add|del) corruption|ODEBUG:|ref_tracker:|DEBUG_LOCKS_WARN_
 SPLATS="$SPLATS|INFO: task .* blocked|INFO: rcu|rcu: INFO|soft lockup|workqueue lockup"
 SPLATS="$SPLATS|unregister_netdevice: waiting|kmemleak: [0-9]+ new|Restarting kernel"
 
-# Lines with such words that are no report: the kernel's features, and programs that crash ("traps:"), which
-# their test learns from the status.
-HARMLESS='kasan: KernelAddressSanitizer initialized|Lock dependency validator|mitigation|traps: .*general protection fault ip:'
+# Lines with such words that are no report: the kernel's features, programs that crash ("traps:"), which
+# their test learns from the status, and a tracker of references that a test refused memory.
+HARMLESS='ref_tracker: memory allocation failure|kasan: KernelAddressSanitizer initialized|Lock dependency validator|mitigation|traps: .*general protection fault ip:'
 
 # Reports before the first program do not count: a debug kernel may have some of its own there (KASAN, about
 # an interrupt while it identifies the processor).
