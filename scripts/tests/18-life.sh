@@ -13,7 +13,7 @@ objects() { rdma resource show "$1" link r0 2>/dev/null | grep -c . || true; }
 no_qps() { [ "$(objects qp)" = 0 ]; }
 both_gone() { gone "$1" && gone "$2"; }
 # flows PORT: much more than the set-up has been acknowledged. An established TCP connection is not
-# enough: the server is not told of one that ends before its MPA Request, and an rping server then waits
+# enough: iw_cm reports no connection that ends before its MPA Request, and an rping server then waits
 # for its first peer.
 flows() { ss -Htin "dport = :$1" | shows 'bytes_acked:[0-9]\{6,\}'; }
 

@@ -75,7 +75,7 @@ each_refused() {
 			die "$label, allocation $n: status $status"
 		}
 		refused_yet || break
-		[ $((n % 20)) != 0 ] || say "$label: $n"
+		[ $((n % 20)) != 0 ] || say "$label: $n allocations refused"
 		[ "$status" = 0 ] || failed=$((failed + 1))
 	done
 	set_faults times=0
