@@ -10,7 +10,7 @@
 # off, and from completion handlers (handler.c). A drain with a shared receive queue is short (srq.c). An
 # invalid key may be invalidated again (invalid.c). A user that closes a connection gets no new one
 # meanwhile (held.c). A key of one queue pair is invalid on every other one of its protection domain
-# (scope.c); the trace event has the Terminate code of RFC 5040 and 5041.
+# (scope.c). The trace event has the Terminate code of RFC 5040 and 5041.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 

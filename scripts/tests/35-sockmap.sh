@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 180
 # runs on: 7.2 7.3
-# A BPF program adds each TCP connection of this host to a sockmap when it is established (src/sockmap.c);
-# children of a listener are not accepted then. The sockmap would replace the driver's handler, take early
+# A BPF program adds each TCP connection of this host to a sockmap when it is established (src/sockmap.c).
+# At that time a listener's child is not accepted yet. The sockmap would replace the driver's handler, take early
 # octets, and never release the socket. The driver's sockets refuse it. Connections over rdma_cm, by
 # rendezvous and of unknown peers work as without the program.
 # shellcheck source=../lab/guest/lib.sh

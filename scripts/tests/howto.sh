@@ -4,7 +4,8 @@
 # Two hosts, "server" and "client", are two sets of namespaces (network, mounts). Each has a root file system,
 # and a cable joins their interfaces eth0. scripts/tests/howto stands in for the rest of a host: the file "host",
 # and the commands apt-get, scp and systemctl. Both hosts have the pages' devices
-# rsiw0 and rsiw1; the names of RDMA devices are the kernel's, so the client's are rsiw100 and rsiw101 (names_in, names_out).
+# rsiw0 and rsiw1. The kernel has each name of an RDMA device once, so the client's are rsiw100 and rsiw101 (names_in,
+# names_out).
 #
 # With HOWTO_ONE_NETWORK=1 both have the guest's own network and eth0 with both addresses: kernel modules that know no
 # other network namespace than the first one.

@@ -78,8 +78,8 @@ perftest_once() {
 	finish "$server" 20 "server-$tool"
 }
 
-# every_size PAIR TOOL ARGUMENT...: PAIR, a function that runs a pair, at every power of two to 8 MiB; at
-# some of them where everything is slower, and at one for a tool of latency where not all rounds are wanted.
+# every_size PAIR TOOL ARGUMENT...: PAIR, a function that runs a pair, at every power of two to 8 MiB. Slow
+# kernels run some of these sizes. A tool of latency runs one size where not all rounds are wanted.
 every_size() {
 	local pair=$1 tool=$2 size
 	shift 2

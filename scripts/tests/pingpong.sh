@@ -5,9 +5,9 @@
 PINGPONG_PORT=18700
 
 # pingpong_pair LABEL SERVER_PREFIX CLIENT_PREFIX HOST TOOL ARGUMENT...
-# Both ends get the same arguments (1,000 rounds if they say nothing), but for the device, which PINGPONG_SERVER_DEVICE and
-# PINGPONG_CLIENT_DEVICE name; the prefixes are commands such as "ip netns exec X" or "". HOST is
-# where the client finds the server for the swap of numbers.
+# Both ends get the same arguments (1,000 rounds by default), but for the device, which PINGPONG_SERVER_DEVICE and
+# PINGPONG_CLIENT_DEVICE name. The prefixes are commands such as "ip netns exec X" or "". HOST is
+# the address at which the client exchanges numbers with the server.
 pingpong_pair() {
 	local label=$1 before_server=$2 before_client=$3 host=$4 tool=$5 server
 	shift 5

@@ -81,9 +81,9 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// [`TaggedError::InvalidVersion`] and [`UntaggedError::InvalidVersion`] if the version (DV) is
-    /// not 1; [`MpaError::Marker`], which stands for an impossible length, if the ULPDU is too
-    /// short for its header.
+    /// - [`TaggedError::InvalidVersion`], [`UntaggedError::InvalidVersion`]: the version (DV) is not 1.
+    /// - [`MpaError::Marker`], which stands for an impossible length: the ULPDU is too short for its
+    ///   header.
     #[inline]
     pub fn parse(ulpdu: &[u8]) -> Result<Self, TerminateReason> {
         let short = TerminateReason::Mpa(MpaError::Marker);

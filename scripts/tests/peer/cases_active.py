@@ -32,8 +32,8 @@ class Listener:
 
 
 def reply_for(request, rev=None, ird=16, ord_=16, data=b"", r=0, c=0, flags=None, **more):
-    """A Reply to this Request. `c` asks for CRCs, `flags` are A to D of the enhanced word; by default the
-    Write alone is named as RTR, as common implementations do."""
+    """A Reply to this Request. `c` asks for CRCs, and `flags` are A to D of the enhanced word. The default
+    names the Write alone as RTR, as common implementations do."""
     rev = request.rev if rev is None else rev
     word = b""
     if rev == 2 and request.s:

@@ -16,10 +16,13 @@
  *   batch          its size
  *
  * usage: integrity [-n batches] [-s seed] [-p] [-f from] address
- *   -p  plain, for in-tree siw at either end: any order of completions (it completes a Write or
- *       Send before an earlier Read, so that each Read asks for its own), no Reads with several
- *       elements (it cuts them short), no iova (ignored), no 1 to 32 octets (wrong over a
- *       page edge), no empty elements (crashes)
+ *   -p  plain, for in-tree siw at either end. Left out is what siw gets wrong:
+ *       - order of completions: a Write or Send completes before an earlier Read, so each Read
+ *         asks for a completion
+ *       - Reads with several elements: cut short
+ *       - I/O virtual address: ignored
+ *       - 1 to 32 octets: wrong over a page edge
+ *       - empty elements: crash
  */
 #include "pair.h"
 #include "rng.h"

@@ -23,9 +23,14 @@
  *   close                          -> ok                    (destroys the connection's objects)
  *
  * DATA is hexadecimal, "-" for none; keys and addresses are hexadecimal.
- * The arena is 32 KiB of 0xa5. Regions (offset, length): rw (4099, 5000) all
- * rights; wo (16384, 4096) remote write; ro (20480, 4096) remote read; local
- * (24576, 4096) no remote right; foreign (28672, 4096) all rights in another PD.
+ * The arena is 32 KiB of 0xa5. Its regions:
+ *
+ *   name      offset   length   remote rights
+ *   rw          4099     5000   all
+ *   wo         16384     4096   write
+ *   ro         20480     4096   read
+ *   local      24576     4096   none
+ *   foreign    28672     4096   all, in another PD
  */
 #include "victim.h"
 

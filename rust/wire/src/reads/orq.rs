@@ -216,10 +216,11 @@ impl<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> Orq<T, S> {
     ///
     /// # Errors
     ///
-    /// [`RemoteOperation::UnexpectedOpcode`] if no Read is the oldest request;
-    /// [`TaggedError::InvalidStag`] or [`TaggedError::BaseOrBounds`] if the segment does not name
-    /// the octets that come next; [`RemoteOperation::Unspecified`] if it is the last one too
-    /// early, or not the last one at the end.
+    /// - [`RemoteOperation::UnexpectedOpcode`]: no Read is the oldest request.
+    /// - [`TaggedError::InvalidStag`], [`TaggedError::BaseOrBounds`]: the segment does not name the
+    ///   octets that come next.
+    /// - [`RemoteOperation::Unspecified`]: the segment is the last one too early, or not the last
+    ///   one at the end.
     #[inline]
     pub(crate) fn response(
         &mut self,

@@ -210,8 +210,8 @@ where
         Ok(len)
     }
 
-    /// Writes the next segment of the answer to the peer's oldest request, if that is a Read;
-    /// `None` if there is no request or it is an Atomic ([`Stream::answer_atomic`]).
+    /// Writes the next segment of the answer to the peer's oldest request, if that is a Read.
+    /// The result is `None` if there is no request or it is an Atomic ([`Stream::answer_atomic`]).
     ///
     /// `source` looks up the octets that the segment reads: exactly [`Answer::len`] from
     /// [`Answer::from`] of the buffer [`Answer::source`]. It is not called for a Read of 0 octets,
@@ -244,8 +244,8 @@ where
         Ok(Some(len))
     }
 
-    /// Carries out the peer's oldest request and writes its answer, if that is an Atomic; `None` if
-    /// there is no request or it is a Read ([`Stream::next_answer`]).
+    /// Carries out the peer's oldest request and writes its answer, if that is an Atomic. The result
+    /// is `None` if there is no request or it is a Read ([`Stream::next_answer`]).
     ///
     /// `execute` applies the operation to the 64 bits and returns what they were before. It is
     /// called at most once, and only if the answer fits into `out`.

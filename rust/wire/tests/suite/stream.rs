@@ -425,8 +425,8 @@ fn a_wrong_crc() {
     assert_eq!(responder.state(), State::TerminateDue(Terminate::bare(crc)));
 }
 
-/// EMC-08, EMC-13: a Reply that does not suit is answered with the Terminate the RFC names, in an
-/// FPDU as the Reply asks for it; a Reply that rejects is not.
+/// EMC-08, EMC-13: a Reply that does not suit is answered with the Terminate the RFC names. The FPDU
+/// of the Terminate is as the Reply asks for it. A Reply that rejects is not answered.
 #[test]
 fn a_refused_reply() {
     let policy = Policy {

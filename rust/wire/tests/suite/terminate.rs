@@ -105,8 +105,8 @@ fn every_row_copies_its_headers() {
     }
 }
 
-/// RDMAP-43: a Read that fails part way quotes the octets that are left, and the offsets of the next
-/// one (RFC 5040 section 4.8, the example of 2,048 octets).
+/// RDMAP-43: the Terminate of a Read that fails part way quotes how many octets are left, and the
+/// offsets of the next octet. RFC 5040 section 4.8 has the example of 2,048 octets.
 #[test]
 fn read_that_fails_part_way() {
     let request = ReadRequest {

@@ -2,8 +2,8 @@
 
 //! The octets V1 to V19, written and read; V20 to V24 are with the other start-up frames.
 //!
-//! V1 to V4 are the hex dumps of the MPA drafts and of RFC 5044 section 4; the CRC verdicts on the
-//! others, where it can give one, are also those of Wireshark's dissector.
+//! V1 to V4 are the hex dumps of the MPA drafts and of RFC 5044 section 4. On the others, Wireshark's
+//! dissector has the same verdict about the CRC where it gives one.
 
 use iwarp_wire::ddp::{
     TaggedHeader,

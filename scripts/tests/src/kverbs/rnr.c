@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Receiver not ready: a Send that finds no receive is delivered when one is posted; and when none
- * is in time, the sender's oldest Send that is not complete says so.
+ * Receiver not ready: a Send that finds no receive is delivered when one is posted. If none is
+ * posted in time, the sender's oldest Send that is not complete fails with that error.
  */
 #include <linux/delay.h>
 #include <linux/irqflags.h>
