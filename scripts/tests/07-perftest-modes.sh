@@ -10,12 +10,6 @@
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"
 
-pair() {
-	local label=$1
-	shift
-	perftest_pair "$label" "$RDMA_V4" "" "" "$@"
-}
-
 single_bed
 
 for tool in ib_send_bw ib_write_bw ib_read_bw; do

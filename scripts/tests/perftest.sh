@@ -33,6 +33,9 @@ perftest_pair() {
 	done
 }
 
+# pair LABEL TOOL ARGUMENT...: by rdma_cm, both ends on this host. A test may have another one.
+pair() { perftest_pair "$1" "$RDMA_V4" "" "" "${@:2}"; }
+
 # late_listener PORT [PREFIX]: a SYN to a port without a listener gets no answer, so TCP sends it again
 # after 1 s. The answer is a RST with sequence number 0 (RFC 9293 section 3.10.7.1).
 # shellcheck disable=SC2086 # PREFIX is a list of words

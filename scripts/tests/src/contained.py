@@ -45,11 +45,7 @@ def parts(a, b):
 
 def talks(device):
     """Without confinement both connect."""
-    a, b = pair(device)
-    a.connect(b)
-    b.connect(a)
-    talk(a, b, 1)
-    parts(a, b)
+    parts(*connected(device))
 
 
 def stays_apart(what, sender, other):

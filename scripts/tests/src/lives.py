@@ -83,10 +83,7 @@ def addresses(device):
         if gid.startswith("fd99"):
             gids["IPv6"] = index
     for index in (0, gids["IPv6"], None):
-        a, b = pair(device, gid=index)
-        a.connect(b)
-        b.connect(a)
-        talk(a, b, 2)
+        a, b = connected(device, 2, gid=index)
         a.close()
         b.close()
 
@@ -254,10 +251,7 @@ def graceful(device):
 
 def noticed(device):
     """a Send to a peer that has left fails, but not at once"""
-    a, b = pair(device)
-    a.connect(b)
-    b.connect(a)
-    talk(a, b, 1)
+    a, b = connected(device)
     a.close()
     begun = time.monotonic()
     # TCP may take the first ones before the peer's end is known.

@@ -292,6 +292,15 @@ def pair(device, **options):
     return a, b
 
 
+def connected(device, rounds=1, gid=1, **options):
+    """Two ends that have connected, with options of both, and exchanged messages."""
+    a, b = pair(device, gid=gid)
+    a.connect(b, **options)
+    b.connect(a, **options)
+    talk(a, b, rounds)
+    return a, b
+
+
 def smaller_first(a, b):
     """The initiator first."""
     key = lambda end: (bytes.fromhex(str(end.gid).replace(":", "")), end.number)

@@ -25,14 +25,6 @@ class Cut:
         self.tc("del", "dev", "lo", "root")
 
 
-def connected(device, **options):
-    a, b = pair(device)
-    a.connect(b, **options)
-    b.connect(a, **options)
-    talk(a, b, 1)
-    return a, b
-
-
 def silence(device):
     """a silent peer: the time limit of the queue pair, with a time-out of 0 that of TCP"""
     a, b = connected(device, timeout=HASTY)

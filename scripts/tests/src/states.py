@@ -68,10 +68,7 @@ def every_transition(device):
 def every_transition_connected(device):
     """the same with a connection"""
     for to in (RESET, INIT, RTR, RTS, SQD, SQE, ERR):
-        a, b = pair(device)
-        a.connect(b)
-        b.connect(a)
-        talk(a, b, 1)
+        a, b = connected(device)
         attr, mask = change(a, b, to, RTS)
         if to in LEGAL[RTS]:
             a.qp.modify(attr, mask)

@@ -12,7 +12,6 @@ use iwarp_wire::mpa::startup::{
     Frame,
     Revision,
     RtrKind,
-    RtrKinds,
     MAX_FRAME_LEN, //
 };
 use iwarp_wire::rdmap::terminate::{
@@ -161,14 +160,8 @@ fn main() -> std::io::Result<()> {
         invalidate: Some(Stag::new(0xdead)),
     };
     let policy = Policy {
-        revision: Revision::Two,
-        crc: true,
-        markers: false,
-        ird: 16,
-        ord: 16,
-        max_ird: 128,
         peer_to_peer: true,
-        rtr: RtrKinds::ALL,
+        ..Policy::default()
     };
     let old = Policy {
         revision: Revision::One,

@@ -26,7 +26,6 @@ use iwarp_wire::mpa::startup::{
     parse,
     FrameKind,
     Progress,
-    Revision,
     RtrKind,
     RtrKinds,
     MAX_FRAME_LEN, //
@@ -180,14 +179,8 @@ fn startup<'a>(octets: &'a [u8], responder: bool, seen: &mut Seen) -> &'a [u8] {
         FrameKind::Reply
     };
     let policy = Policy {
-        revision: Revision::Two,
-        crc: true,
-        markers: false,
-        ird: 16,
-        ord: 16,
-        max_ird: 128,
         peer_to_peer: !responder,
-        rtr: RtrKinds::ALL,
+        ..Policy::default()
     };
     match parse(octets, kind) {
         Ok(Progress::Frame { frame, len }) => {

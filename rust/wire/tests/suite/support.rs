@@ -107,26 +107,8 @@ pub(crate) fn write_fpdu(writer: &mut FpduWriter, header: &[u8], payload: &[u8])
     out
 }
 
-/// A writer at position `pos` of the stream.
-pub(crate) fn writer_at(markers: bool, pos: usize) -> FpduWriter {
-    let mut writer = FpduWriter::new(markers, true);
-    let mut at = 0;
-    while at < pos {
-        let ulpdu = (0..=pos - at)
-            .rev()
-            .find(|&len| {
-                len <= 65535 && writer.wire_len(u16::try_from(len).unwrap_or(0)) <= pos - at
-            })
-            .expect("some FPDU fits");
-        at += write_fpdu(&mut writer, &[], &vec![0; ulpdu]).len();
-    }
-    assert_eq!(at, pos, "FPDUs end where they should");
-    writer
-}
-
-/// A framer at position `pos` of the stream.
-pub(crate) fn framer_at(markers: bool, pos: usize) -> Framer {
-    let mut framer = Framer::new(markers, true);
+/// A writer at position `pos` of the stream. `each` takes each FPDU in front of it.
+fn write_up_to(markers: bool, pos: usize, mut each: impl FnMut(&[u8])) -> FpduWriter {
     let mut writer = FpduWriter::new(markers, true);
     let mut at = 0;
     while at < pos {
@@ -137,12 +119,27 @@ pub(crate) fn framer_at(markers: bool, pos: usize) -> Framer {
             })
             .expect("some FPDU fits");
         let octets = write_fpdu(&mut writer, &[], &vec![0; ulpdu]);
-        let Next::Fpdu(fpdu) = framer.next(&octets) else {
+        each(&octets);
+        at += octets.len();
+    }
+    assert_eq!(at, pos, "the last FPDU ends at the position");
+    writer
+}
+
+/// A writer at position `pos` of the stream.
+pub(crate) fn writer_at(markers: bool, pos: usize) -> FpduWriter {
+    write_up_to(markers, pos, |_| ())
+}
+
+/// A framer at position `pos` of the stream.
+pub(crate) fn framer_at(markers: bool, pos: usize) -> Framer {
+    let mut framer = Framer::new(markers, true);
+    write_up_to(markers, pos, |octets| {
+        let Next::Fpdu(fpdu) = framer.next(octets) else {
             panic!("the FPDU is whole")
         };
         framer.advance(&fpdu);
-        at += octets.len();
-    }
+    });
     framer
 }
 
