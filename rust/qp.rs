@@ -113,11 +113,11 @@ use crate::{
 pub(crate) struct QpInner {
     /// The state; [`Qp::state`] has a copy.
     state: QpState,
-    /// It was taken out of `RESET`.
+    /// The queue pair was taken out of `RESET`.
     initialised: bool,
-    /// Its owner has put it into `RESET`.
+    /// The owner has put the queue pair into `RESET`.
     was_reset: bool,
-    /// Its owner is putting it into `RESET`.
+    /// A change of the owner to `RESET` is in progress.
     resetting: bool,
     /// Completed when the stream and the connection manager have let go, for `RESET`.
     vacated: Option<Arc<kernel::sync::Completion>>,
@@ -129,7 +129,7 @@ pub(crate) struct QpInner {
     mirror: Option<Arc<Stream>>,
     /// What destroying waits for.
     holds: Holds,
-    /// There was a stream once.
+    /// A stream was started once.
     started: bool,
     /// Why it ended.
     ended: Option<EndReason>,
@@ -160,9 +160,9 @@ struct Holds {
 pub(crate) struct QpParts {
     /// Counts it in the device.
     pub(crate) object_slot: ObjectSlot,
-    /// Its number.
+    /// The number of the queue pair.
     pub(crate) qpn: Qpn,
-    /// Its protection domain.
+    /// The protection domain.
     pub(crate) pd: PdId,
     /// Where ends of send work requests go.
     pub(crate) send_cq: Arc<Cq>,
@@ -358,13 +358,13 @@ impl Qp {
         &self.queues
     }
 
-    /// Its number.
+    /// The number of the queue pair.
     #[inline]
     pub(crate) fn qpn(&self) -> Qpn {
         self.queues.qpn()
     }
 
-    /// Its device.
+    /// The device of the queue pair.
     #[inline]
     pub(crate) fn device(&self) -> &Arc<Device> {
         self.queues.device()

@@ -151,9 +151,9 @@ fn peers_of(socket: &Socket) -> Result<Peers> {
 
 /// A peer that has connected and has not said what it wants.
 pub(crate) struct HalfOpen {
-    /// Its backlog entry, which ends before the socket is closed.
+    /// The entry in the listener's backlog, which ends before the socket is closed.
     slot: BacklogSlot,
-    /// Its Request.
+    /// The peer's Request.
     request: FrameReader,
     /// When it came.
     came: Instant<Monotonic>,

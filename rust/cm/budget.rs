@@ -15,7 +15,7 @@ use kernel::{
 /// Nanoseconds of a second.
 const SECOND: i64 = 1_000_000_000;
 
-/// Peers of which [`PeerBudgets`] knows.
+/// The most peers in a [`PeerBudgets`].
 const PEERS: usize = 256;
 
 /// How often something may happen.
@@ -48,7 +48,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// An empty one.
+    /// An empty bucket.
     pub(crate) fn new() -> Self {
         Self {
             level: 0,
@@ -84,10 +84,9 @@ impl Bucket {
     }
 }
 
-/// A bucket for each peer that has used it lately, of at most [`PEERS`]; the emptiest one is given
-/// up for another peer.
+/// Buckets of up to [`PEERS`] peers. A new peer replaces the one whose bucket is emptiest.
 pub(crate) struct PeerBudgets {
-    /// Them, by address.
+    /// Buckets by address of the peer.
     peers: KVec<(IpAddr, Bucket)>,
     /// What each may do.
     rate: Rate,

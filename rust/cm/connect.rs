@@ -97,7 +97,7 @@ pub(crate) fn connect(device: &Arc<CmDevice>, call: ConnectCall, param: &ConnPar
     })
 }
 
-/// As [`connect`], but says which of the things that it needs has gone.
+/// As [`connect`], but the error names what is missing: device, address or queue pair.
 fn begin(device: &Arc<CmDevice>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
     if device.going() {
         return Err(ENODEV);

@@ -87,7 +87,7 @@ impl Established {
     /// Waits for the end of the stream.
     #[inline(never)]
     pub(crate) fn step(mut self, ctx: &mut StepContext<'_>) -> Next {
-        // One that the peer has ended says nothing of the server.
+        // A connection that the peer has ended does not show that the server closes.
         let ended = match ctx.notes.half_closed {
             // The owner hears of it at once; what it has posted may still be sent meanwhile.
             true => ctx.notes.ended.or(Some(EndReason::PeerFin)),

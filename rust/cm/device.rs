@@ -26,7 +26,7 @@ pub(crate) struct CmDevice {
     device: Arc<Device>,
     /// Queue pairs by number.
     qps: Arc<QpTable>,
-    /// Its connections and listeners.
+    /// Connections and listeners of the device.
     #[pin]
     registry: Registry,
 }
@@ -44,7 +44,7 @@ impl CmDevice {
         )
     }
 
-    /// Its connections and listeners.
+    /// Connections and listeners of the device.
     pub(crate) fn registry(&self) -> &Registry {
         &self.registry
     }

@@ -138,7 +138,7 @@ pub(crate) enum Next {
     Go(Phase),
     /// A note has to come first, or the end of the time.
     Wait(Phase),
-    /// The same is to be tried again soon.
+    /// The same step is tried again after [`RETRY_MS`].
     Retry(Phase),
 }
 
@@ -163,11 +163,11 @@ pub(crate) struct Notes {
 pub(crate) struct StepContext<'a> {
     /// The endpoint.
     pub(crate) endpoint: &'a Arc<Endpoint>,
-    /// Its device.
+    /// The device of the endpoint.
     pub(crate) device: &'a Arc<CmDevice>,
     /// The limit of time of its phase.
     pub(crate) timer: &'a mut Timer,
-    /// Its streams, from their start.
+    /// The streams of the connection, from their start.
     streams: &'a mut Streams,
     /// What it was told.
     pub(crate) notes: Notes,
@@ -195,7 +195,7 @@ struct Inner {
 /// A connection.
 #[pin_data]
 pub(crate) struct Endpoint {
-    /// Its number in the device.
+    /// The endpoint's number in the device.
     handle: Handle,
     /// The phase.
     #[pin]
@@ -268,7 +268,7 @@ impl Endpoint {
         })
     }
 
-    /// Its number in the device.
+    /// The endpoint's number in the device.
     pub(crate) fn handle(&self) -> Handle {
         self.handle
     }
@@ -411,7 +411,7 @@ enum Flow {
     Go,
     /// A note has to come first, or the end of the time.
     Wait,
-    /// The same is to be tried again soon.
+    /// The same step is tried again after [`RETRY_MS`].
     Retry,
 }
 

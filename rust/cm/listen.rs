@@ -97,7 +97,7 @@ struct Open {
 /// A listener.
 #[pin_data]
 pub(crate) struct Listener {
-    /// Its number in the device.
+    /// The listener's number in the device.
     handle: Handle,
     /// Until it is stopped.
     #[pin]
@@ -151,7 +151,8 @@ impl AcceptLoop for Listener {
             match open.socket.accept() {
                 Ok(Some(socket)) => (socket, open.device.clone()),
                 Ok(None) => return Ok(false),
-                // Its namespace goes, and so will the listener; the next one tells.
+                // The namespace of the connection ends, and the listener's with it: the next accept
+                // returns an error.
                 Err(ENODEV) => return Ok(true),
                 Err(error) => return Err(error),
             }

@@ -85,7 +85,7 @@ impl Attempts {
         begins
     }
 
-    /// One is over.
+    /// A member has ended.
     fn over(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
     }

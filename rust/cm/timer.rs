@@ -49,7 +49,7 @@ impl Limit {
 pub(crate) struct Timer {
     /// The limit.
     limit: Option<Limit>,
-    /// It has been set since the last look.
+    /// The limit was set since the last call of [`wake`](Self::wake).
     changed: bool,
 }
 

@@ -91,7 +91,7 @@ impl RsiwDevice {
         &self.cm
     }
 
-    /// Its users are being sent away from now on, and its connections come to their end. Process
+    /// From now on users of the device are asked to leave, and its connections end. Process
     /// context; does not wait.
     pub(super) fn set_going(&self) {
         self.verbs.set_going();

@@ -193,8 +193,8 @@ pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
     // On failure the core has called `removed`, which has the device taken out of the list.
     allocated.register(name, device.clone(), netdev, u64::from_ne_bytes(guid))?;
     if device.verbs().going() {
-        // Its interface goes, or moves to another network namespace; the notifier may have found that
-        // it could not be taken away yet.
+        // The interface of the device goes, or moves to another network namespace; the notifier may
+        // have found that it could not be taken away yet.
         device.verbs().core().unregister();
         return Err(ENODEV);
     }

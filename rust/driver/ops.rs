@@ -84,7 +84,7 @@ use crate::{
 pub(crate) struct Pd {
     /// Counts it in the device.
     _object_slot: ObjectSlot,
-    /// Its number.
+    /// The number of the protection domain.
     id: PdId,
 }
 

@@ -93,7 +93,7 @@ impl QpInner {
 struct StreamEnd {
     /// The queue pair.
     qp: Arc<Qp>,
-    /// It is the receiving end of a queue pair that is connected to itself.
+    /// This is the receiving end of a queue pair that is connected to itself.
     mirror: bool,
 }
 
@@ -275,7 +275,7 @@ impl Qp {
             self.note(event);
         }
         match stream {
-            // Its end tells, once there are the completions that say why.
+            // The stream's end reports the failure, after the completions with the cause.
             Some(stream) => stream.close(Close::Leave),
             None => {
                 self.flush();

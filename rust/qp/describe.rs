@@ -18,7 +18,7 @@ use crate::{
 
 /// A Terminate in one word: 0 for none, else these bits and layer, error type and code as on the wire.
 const SENT: u32 = 1 << 31;
-/// It was received.
+/// The Terminate was received.
 const RECEIVED: u32 = 1 << 30;
 
 impl QpState {

@@ -59,11 +59,11 @@ pub(super) struct Flushing {
     look_ms: u32,
     /// What the stream has left, before all that is in the queues.
     of_stream: Option<Unfinished>,
-    /// The same of the receiving end, if the peer is the queue pair itself.
+    /// The unfinished work of the receiving end, if the peer is the queue pair itself.
     of_mirror: Option<Unfinished>,
     /// What a kernel user's full completion queue did not take, of the send queue.
     left_send: Option<Flushed>,
-    /// The same of the receive queue.
+    /// What is left of the receive queue.
     left_recv: Option<Flushed>,
 }
 
@@ -119,7 +119,7 @@ impl Flushing {
 }
 
 impl Flushed {
-    /// Its completion.
+    /// The completion of the work request.
     fn completion(&self) -> Completion {
         Completion {
             id: self.id,

@@ -27,7 +27,7 @@ const MAX_MTU: u32 = 5;
 
 /// A peer that the owner has named.
 pub(super) struct CheckedPeer {
-    /// It, as `query_qp` tells it.
+    /// The attributes that `query_qp` returns.
     pub(super) told: PeerAttributes,
 }
 

@@ -51,7 +51,7 @@ pub(crate) enum Reach {
 /// The roles of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RendezvousRole {
-    /// This end.
+    /// The initiator is this end.
     Initiator,
     /// The peer.
     Responder,
@@ -80,7 +80,7 @@ pub(crate) struct Terms {
     pub(crate) remote: u32,
     /// The packet sequence number that the peer begins with.
     pub(crate) remote_psn: u32,
-    /// That which this end begins with; known in `RTS`.
+    /// This end's first packet sequence number; known in `RTS`.
     pub(crate) local_psn: Option<u32>,
     /// Reads the peer may have outstanding here.
     pub(crate) ird: u16,
@@ -88,7 +88,7 @@ pub(crate) struct Terms {
     pub(crate) traffic_class: u8,
     /// Milliseconds that work requests may wait for the connection; `None`: for ever.
     pub(crate) patience_ms: Option<u32>,
-    /// There are such work requests.
+    /// Work requests wait for the connection.
     pub(crate) work_waits: bool,
     /// A message is to wait without end for a receive of the peer.
     pub(crate) waits_for_receives: bool,
@@ -108,7 +108,7 @@ pub(super) struct NamedPeer {
     pub(super) closing: bool,
     /// What the peer takes our first packet sequence number for, once connected.
     claim: Option<u32>,
-    /// Its endpoint.
+    /// The endpoint of the connection.
     endpoint: Arc<dyn PeerEndpoint>,
 }
 
@@ -231,7 +231,7 @@ impl Qp {
             };
             match inner.state {
                 QpState::Rtr | QpState::Waiting | QpState::Rts | QpState::Left => {}
-                // It broke since the owner looked; an event tells of it.
+                // The connection broke since the owner's last query; an event reports that.
                 _ => return Err(EINVAL),
             }
             let told = &mut peer.told;
@@ -326,7 +326,7 @@ impl Qp {
         }
     }
 
-    /// There will be no connection: the error state, and its owner is told. Process context.
+    /// Enters the error state without a connection, and tells the owner. Process context.
     pub(crate) fn give_up(self: &Arc<Self>) {
         if self.state() == QpState::Error {
             return;

@@ -27,7 +27,7 @@ enum PostTarget {
     Stream(Arc<Stream>),
     /// The connection manager learns that there is something to send.
     Attached(Arc<dyn Attached>),
-    /// It is flushed.
+    /// The work request is flushed.
     Flush,
     /// Nowhere now. After a peer has left, posted work is not failed at once either.
     None,

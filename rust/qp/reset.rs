@@ -77,7 +77,7 @@ impl Qp {
             drop(inner);
             drop(flushing);
         }
-        // It stays in error, which its owner has not heard yet.
+        // The queue pair stays in the error state, which was not reported to its owner yet.
         self.inner.lock().resetting = false;
         if owed {
             self.tell_last_wqe();
@@ -85,7 +85,7 @@ impl Qp {
         Err(EBUSY)
     }
 
-    /// As it was made.
+    /// Restores the state of a new queue pair.
     fn renew(&self, inner: &mut QpInner) {
         inner.peer = None;
         inner.started = false;

@@ -62,7 +62,7 @@ impl QpState {
         }
     }
 
-    /// Its number in `enum ib_qp_state`, for trace events.
+    /// The state's number in `enum ib_qp_state`, for trace events.
     pub(super) const fn traced(self) -> u32 {
         match self {
             Self::Idle => 1,

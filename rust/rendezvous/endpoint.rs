@@ -158,9 +158,9 @@ enum Outcome {
     Go(Stage),
     /// A note has to come first, or the end of a time.
     Wait(Stage),
-    /// This attempt came to nothing.
+    /// This attempt failed; another one follows.
     Retry,
-    /// There will be no connection.
+    /// The rendezvous fails.
     Fail,
 }
 
@@ -237,7 +237,7 @@ impl Driven for RendezvousEndpoint {
 pub(crate) struct Rendezvous {
     /// The queue pair.
     qp: Attachment,
-    /// Its sockets and its share of the listener.
+    /// The sockets and the share of the listener.
     resources: Resources,
     /// The stage; none only within a step.
     stage: Option<Stage>,
@@ -386,7 +386,7 @@ impl Rendezvous {
         Stage::Pause(Limit::new(pause))
     }
 
-    /// There will be no connection.
+    /// Ends the rendezvous without a connection.
     fn fail(&self, ctx: &mut StepContext<'_>, error: Error) -> DrivenStep {
         let counters = ctx.device.counters();
         counters.connection_failed(ConnFailure::Error(error));

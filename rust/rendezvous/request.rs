@@ -47,11 +47,11 @@ use crate::{
 /// The verdict on a request: does it come from the peer?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It does.
+    /// The request is the peer's.
     Peer,
     /// Not known: neither end knows a number of its own yet that the other one expects.
     Unproven,
-    /// It does not.
+    /// The request is not the peer's.
     Mismatch,
 }
 

@@ -127,7 +127,7 @@ pub(crate) enum EndReason {
 }
 
 impl EndReason {
-    /// Its number in the trace event `rsiw_stream_end`, and TCP's error.
+    /// The reason's number in the trace event `rsiw_stream_end`, and TCP's error.
     pub(super) fn traced(&self) -> (u32, i32) {
         match self {
             Self::PeerFin => (0, 0),

@@ -83,11 +83,11 @@ pub(super) enum Progress {
 pub(super) struct Tally {
     /// FPDUs received.
     rx_fpdus: u64,
-    /// Their octets, framing included.
+    /// Octets of received FPDUs, framing included.
     rx_octets: u64,
     /// FPDUs encoded.
     tx_fpdus: u64,
-    /// Their octets, framing included.
+    /// Octets of sent FPDUs, framing included.
     tx_octets: u64,
     /// Send messages received.
     pub(super) rx_sends: u32,

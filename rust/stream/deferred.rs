@@ -151,7 +151,8 @@ impl Stream {
             if let Ok(mut opened) = self.state.open(&mut locked) {
                 let (state, locked) = opened.split();
                 if let Some(mut batch) = state.batch() {
-                    // Its lock is not held meanwhile: a close makes completions, with interrupts on.
+                    // The lock is released before the close, which makes completions with
+                    // interrupts on.
                     let wish = self.wish.lock().take();
                     if let Some(how) = wish {
                         batch.close(how);
@@ -243,7 +244,7 @@ impl Stream {
             queues::process().enqueue_delayed::<_, 6>(Arc::from(self), delay);
         }
         if let Some(nanos) = deferred.look_for_receive {
-            // That of an earlier hold may be queued still.
+            // The timer of an earlier hold may still be queued.
             self.receive_look.cancel();
             SoftTimer::<_, 1>::start(Arc::from(self), nanos);
         }

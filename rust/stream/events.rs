@@ -22,9 +22,9 @@ use crate::verbs::cq::{
 pub(crate) struct Unfinished {
     /// Of the send queue.
     sends: SentQueue,
-    /// One of the send queue that had to wait, behind the others.
+    /// A work request of the send queue that had to wait, behind the others.
     stalled: Option<(u64, WcOpcode)>,
-    /// One of the receive queue, for a message that has come in part.
+    /// A work request of the receive queue, for a message that has come in part.
     recv: Option<u64>,
 }
 
@@ -65,7 +65,7 @@ impl Unfinished {
         self.recv.take()
     }
 
-    /// There is one of the receive queue.
+    /// A work request of the receive queue is unfinished.
     pub(crate) fn has_recv(&self) -> bool {
         self.recv.is_some()
     }

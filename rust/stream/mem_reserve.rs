@@ -21,7 +21,7 @@ pub(super) const LOOK_MS: u32 = 2_000;
 /// Whether a stream's memory is kept.
 #[derive(Default)]
 pub(super) struct Reserve {
-    /// It is.
+    /// Memory is reserved.
     held: bool,
     /// Bulk has moved since the last look.
     used: bool,

@@ -74,7 +74,7 @@ pub(super) struct Ending {
     peer_fin: bool,
     /// The owner has been told that the peer has closed its half.
     half_closed_told: bool,
-    /// It was this side that wished to close.
+    /// This side asked for the close.
     local: bool,
     /// The connection is to be reset when the socket is released.
     pub(super) reset: bool,
@@ -345,7 +345,7 @@ impl Batch<'_> {
         if !self.proto.rx.at_boundary() {
             self.end(EndReason::LlpError(EPIPE));
         } else if !self.proto.reads.orq.is_empty() {
-            // Their answers can not come any more.
+            // No answer to these Reads can arrive any more.
             self.end(EndReason::PeerFin);
         } else {
             // Half closed: what was posted is still sent (RFC 5041 section 6.2.1).

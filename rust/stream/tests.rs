@@ -201,7 +201,7 @@ mod suite {
         assert!(layout.within(0).is_none());
         let jumbo = Layout::new(8948, 62636, 448, 448, 65536);
         assert!(jumbo.within(4096).is_none());
-        // Such links do not cut.
+        // Links of this MTU do not cut.
         let uncut = Layout::new(65483, 65483, 448, 448, 65536);
         assert!(uncut.within(0).is_some());
     }
@@ -223,7 +223,7 @@ mod suite {
         assert_eq!(layout.room(1000, 1 << 20), Some(1448));
     }
 
-    /// There is always room for the first FPDU, whatever TCP says.
+    /// A burst has room for its first FPDU, whatever TCP reports.
     #[test]
     fn never_without_room() {
         for mss in [1, 48, 88, 536, 1448, 1459, 8948, 32740, 65483, 1 << 20] {

@@ -32,7 +32,7 @@ errno! {
     EAFNOSUPPORT;
     /// Address already in use.
     EADDRINUSE;
-    /// This side has no such address.
+    /// No interface of this host has the address.
     EADDRNOTAVAIL;
     /// The network this side is connected to is down.
     ENETDOWN;

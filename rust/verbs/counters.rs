@@ -35,7 +35,7 @@ macro_rules! counters {
             const COUNT: usize = [$(Self::$name),*].len();
         }
 
-        /// Their names, in the same order.
+        /// The names of the counters, in the same order.
         pub(crate) const NAMES: &[&CStr] = &[$($text),*];
     };
 }
@@ -53,7 +53,7 @@ counters! {
     ConnRejected = c"connect_rejected",
     /// The peer did not answer in time.
     ConnTimeouts = c"connect_timeouts",
-    /// There was no way to the peer.
+    /// No route to the peer.
     ConnUnreachable = c"connect_unreachable",
     /// The peer closed or reset the connection during its set-up.
     ConnResets = c"connect_resets",
@@ -79,11 +79,11 @@ counters! {
     AccessErrors = c"access_errors",
     /// FPDUs received.
     RxFpdus = c"rx_fpdus",
-    /// Their octets, framing included.
+    /// Octets of received FPDUs, framing included.
     RxOctets = c"rx_octets",
     /// FPDUs sent.
     TxFpdus = c"tx_fpdus",
-    /// Their octets, framing included.
+    /// Octets of sent FPDUs, framing included.
     TxOctets = c"tx_octets",
     /// Send messages received, also those with Invalidate.
     RxSends = c"rx_sends",
@@ -112,13 +112,13 @@ counters! {
 /// Why an attempt did not become a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnFailure {
-    /// As an error of TCP, or of this end, says.
+    /// The failure that an error of TCP, or of this end, stands for.
     Error(Error),
     /// The peer's user refused, by the Reply.
     Rejected,
     /// This end refused.
     RejectSent,
-    /// This end accepted, and failed then.
+    /// A connection that this end accepted was lost before it was established.
     Accept,
 }
 

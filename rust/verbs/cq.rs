@@ -66,7 +66,7 @@ use crate::{
 pub(crate) struct Cq {
     /// Counts it in the device.
     object_slot: ObjectSlot,
-    /// Its number, for the process.
+    /// The number by which the process names the queue.
     number: u32,
     /// The entries.
     #[pin]
@@ -133,7 +133,7 @@ impl Cq {
         )
     }
 
-    /// Its number, for the process.
+    /// The number by which the process names the queue.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
@@ -157,8 +157,8 @@ impl Cq {
         pushed != Pushed::Full
     }
 
-    /// As [`complete`](Self::complete) for a kernel user, but nothing is lost where there is no room.
-    /// Unless it is `urgent`, half of the room is left to completions that cannot wait.
+    /// As [`complete`](Self::complete) for a kernel user, but a full queue does not lose the
+    /// completion. Unless it is `urgent`, half of the room is left to completions that cannot wait.
     pub(crate) fn try_complete(self: &Arc<Self>, qpn: Qpn, c: &Completion, urgent: bool) -> bool {
         if !urgent && self.entries.is_half_full() {
             return false;

@@ -112,7 +112,7 @@ impl Drop for ObjectSlot {
 pub(crate) struct Device {
     /// The device as `ib_core` knows it.
     core: DeviceRef,
-    /// Its GUID.
+    /// The GUID of the device.
     guid: [u8; 8],
     /// The core has let go of it.
     removed: Atomic<bool>,
@@ -122,7 +122,7 @@ pub(crate) struct Device {
     ifindex: u32,
     /// A number of the network namespace of its interface, for comparison.
     net: usize,
-    /// Its GIDs.
+    /// The GIDs of the port.
     #[pin]
     gids: SpinLockBh<GidTable>,
     /// Registered memory.
@@ -134,11 +134,11 @@ pub(crate) struct Device {
     numbers: Atomic<u64>,
     /// Objects of each kind.
     objects: [Atomic<u32>; ObjectKind::KINDS],
-    /// Its users are being sent away.
+    /// The users of the device are being asked to leave.
     going: Atomic<bool>,
     /// Megabits per second of its interface; 0: not known.
     speed: Atomic<u32>,
-    /// Its settings.
+    /// The settings of the device.
     settings: Settings,
 }
 
@@ -238,7 +238,7 @@ impl Device {
         self.going.load(Acquire)
     }
 
-    /// Its users are being sent away from now on. Any context.
+    /// From now on the users of the device are asked to leave. Any context.
     pub(crate) fn set_going(&self) {
         self.going.store(true, Release);
     }
@@ -301,7 +301,7 @@ impl Device {
         }
     }
 
-    /// Its settings.
+    /// The settings of the device.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }

@@ -231,7 +231,7 @@ impl Region {
         Segments::with_capacity(max, flags)
     }
 
-    /// Its STag with that key.
+    /// The STag of the region with `key`.
     pub(crate) fn stag(&self, key: u8) -> Stag {
         ids::stag(self.index, key)
     }

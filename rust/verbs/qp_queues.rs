@@ -50,7 +50,7 @@ pub(crate) struct QpQueues {
     object_slot: ObjectSlot,
     /// The number of the queue pair.
     qpn: Qpn,
-    /// Its protection domain and its stream.
+    /// The protection domain and the stream.
     association: Association,
     /// Where ends of send work requests go.
     send_cq: Arc<Cq>,
@@ -77,7 +77,7 @@ pub(crate) struct QpQueuesParts {
     pub(crate) object_slot: ObjectSlot,
     /// The number of the queue pair.
     pub(crate) qpn: Qpn,
-    /// Its protection domain and its stream.
+    /// The protection domain and the stream.
     pub(crate) association: Association,
     /// Where ends of send work requests go.
     pub(crate) send_cq: Arc<Cq>,
@@ -122,13 +122,13 @@ impl QpQueues {
         self.qpn
     }
 
-    /// Its protection domain and its stream, as memory has to be associated with them.
+    /// The protection domain and the stream that memory has to be associated with.
     #[inline]
     pub(crate) fn association(&self) -> Association {
         self.association
     }
 
-    /// Its device.
+    /// The device of the queue pair.
     #[inline]
     pub(crate) fn device(&self) -> &Arc<Device> {
         self.object_slot.device()

@@ -237,7 +237,8 @@ impl Rendezvous {
         verdict: Verdict,
     ) {
         let waits = matches!(self.stage, Some(Stage::Request(..) | Stage::Reply(..)));
-        // It need not know its own number yet, but it does know which one it expects.
+        // The end may not have its own packet sequence number yet, but has the expected one of its
+        // peer.
         let ours = request.hello.expects == terms.remote_psn;
         match verdict {
             Verdict::Peer | Verdict::Unproven if waits && ours => {

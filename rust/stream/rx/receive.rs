@@ -175,7 +175,7 @@ impl Rx {
         if self.is_held(ctx) {
             return 0;
         }
-        // They arrived in memory of a device, where no CPU reads them.
+        // The octets are in memory of a device, which no CPU reads.
         ctx.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
         skb.len()
     }
@@ -267,7 +267,7 @@ impl Rx {
                 let head = seen.get(LENGTH_LEN..).unwrap_or_default();
                 self.verified(ctx, reads, src, off, head, &fpdu);
                 if self.hold.is_some() {
-                    // It stays in TCP's queue.
+                    // The FPDU stays in TCP's queue.
                     return Ok(0);
                 }
                 self.framer.advance(&fpdu);
@@ -366,7 +366,7 @@ impl Rx {
     ) {
         self.deliver_reassembled(ctx, reads, &mut whole, fpdu);
         match &mut self.hold {
-            // Its memory stays counted until the hold ends.
+            // The memory of the FPDU stays counted until the hold ends.
             Some(hold) => hold.keep(whole, fpdu.head_len(), fpdu.ulpdu_len()),
             None => {
                 ctx.shared.excess.reassemble(0);

@@ -66,9 +66,9 @@ pub(in crate::stream) enum Job {
     Message {
         /// Where to cut it.
         segmenter: Segmenter,
-        /// Its payload.
+        /// The payload.
         data: Payload,
-        /// Its work request.
+        /// The entry of the work request.
         slot: Slot,
     },
     /// The answer to the oldest Read Request of the peer.
@@ -101,7 +101,7 @@ impl Deref for Control {
 
 /// A Read work request of which not every Read Request has been made.
 struct Reads {
-    /// Its entry.
+    /// The entry of the work request.
     slot: Slot,
     /// Where the data goes, one Read Request for each element.
     sink: Sgl,

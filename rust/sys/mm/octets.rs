@@ -33,7 +33,7 @@ use crate::sys::bindings;
 pub(crate) struct Octets<'a> {
     /// The first one.
     data: NonNull<u8>,
-    /// Their number.
+    /// The number of octets.
     len: usize,
     /// Not longer than that.
     _memory: PhantomData<&'a ()>,
@@ -78,7 +78,7 @@ impl<'a> Octets<'a> {
         }
     }
 
-    /// Their number.
+    /// The number of octets.
     #[inline]
     pub(crate) fn len(self) -> usize {
         self.len
@@ -100,7 +100,7 @@ impl<'a> Octets<'a> {
         }
     }
 
-    /// Those behind the first `n`; `None` if there are fewer than `n`.
+    /// The octets behind the first `n`; `None` if there are fewer than `n`.
     #[inline]
     pub(crate) fn after(self, n: usize) -> Option<Self> {
         let len = self.len.checked_sub(n)?;

@@ -249,9 +249,9 @@ pub(crate) struct Attributes {
 pub(crate) struct PeerAttributes {
     /// The path to it.
     pub(crate) path: AddressVector,
-    /// Its queue pair.
+    /// The peer's queue pair number.
     pub(crate) dest_qpn: u32,
-    /// Its first packet sequence number.
+    /// The peer's first packet sequence number.
     pub(crate) rq_psn: u32,
     /// Ours; 0 as long as it was not told.
     pub(crate) sq_psn: u32,
@@ -333,7 +333,7 @@ pub(crate) struct Limits {
     pub(crate) qp_wr: u32,
     /// Scatter-gather elements of a work request.
     pub(crate) sge: u32,
-    /// The same for an unsplit Read.
+    /// The most pieces of an unsplit Read.
     pub(crate) sge_rd: u32,
     /// Completion queues.
     pub(crate) cq: u32,

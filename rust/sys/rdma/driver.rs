@@ -59,7 +59,7 @@ pub(crate) struct CqRequest {
 
 /// What a queue pair is to be like.
 pub(crate) struct QpRequest<'a, D: Driver> {
-    /// Its protection domain.
+    /// The protection domain.
     pub(crate) pd: &'a Arc<D::Pd>,
     /// Where ends of send work requests go.
     pub(crate) send_cq: Arc<D::Cq>,
@@ -79,7 +79,7 @@ pub(crate) struct QpRequest<'a, D: Driver> {
 
 /// What there is to tell of a queue pair just made.
 pub(crate) struct QpInfo<'a> {
-    /// Its number.
+    /// The number of the queue pair.
     pub(crate) number: u32,
     /// What it really holds.
     pub(crate) cap: Cap,

@@ -131,7 +131,7 @@ impl Drop for UserPages {
 /// A piece of kernel memory.
 #[derive(Clone, Copy)]
 struct Segment {
-    /// Its kernel address.
+    /// The kernel address of the piece.
     addr: u64,
     /// Offset behind its last octet from the start of the region.
     end: u64,

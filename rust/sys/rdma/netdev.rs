@@ -110,7 +110,7 @@ impl Netdev<'_> {
         self.info.net as usize
     }
 
-    /// Its index in its network namespace.
+    /// The index of the interface in its network namespace.
     pub(crate) fn ifindex(&self) -> u32 {
         self.info.ifindex
     }
@@ -127,7 +127,7 @@ impl Netdev<'_> {
         unsafe { bindings::rsiw_netdev_speed(self.netdev.as_ptr().cast()) }
     }
 
-    /// Its name.
+    /// The name of the interface.
     pub(crate) fn name(&self) -> &[u8] {
         let name = &self.info.name;
         let len = name.iter().position(|c| *c == 0).unwrap_or(name.len());
@@ -145,13 +145,14 @@ impl Netdev<'_> {
         }
     }
 
-    /// Its link layer address of 48 bits; `None` if it has none or only zeros.
+    /// The link layer address of 48 bits; `None` if the interface has none or only zeros.
     pub(crate) fn address(&self) -> Option<[u8; 6]> {
         let address = self.info.address;
         (self.info.addr_len == 6 && address != [0; 6]).then_some(address)
     }
 
-    /// Its IP addresses as GIDs, as many as there is room for; gives how many. Process context.
+    /// Writes the IP addresses of the interface as GIDs, up to the size of `room`; returns how
+    /// many. Process context.
     pub(crate) fn gids(&self, room: &mut [[u8; 16]]) -> usize {
         // SAFETY: The interface is kept; the length is that of the room.
         unsafe {
@@ -189,9 +190,9 @@ impl Netdev<'_> {
 /// What happened to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetdevEvent {
-    /// It goes, or moves to another network namespace.
+    /// The interface goes, or moves to another network namespace.
     Gone,
-    /// It has another link layer address.
+    /// The link layer address has changed.
     Address,
 }
 
@@ -285,7 +286,7 @@ impl<D: Driver> Notifiers<D> {
                         bindings::unregister_pernet_subsys(pernet.get());
                         return Err(Error::from_errno(ret));
                     }
-                    // These two can not fail.
+                    // Both registrations can not fail.
                     bindings::register_inetaddr_notifier(inet.get());
                     bindings::rsiw_register_inet6addr_notifier(inet6.get());
                 }

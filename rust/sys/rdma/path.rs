@@ -11,7 +11,7 @@ use crate::sys::bindings;
 pub(crate) struct Route {
     /// Our own GID.
     pub(crate) local: [u8; 16],
-    /// Its place in the table.
+    /// The index of the local GID in the table.
     pub(crate) local_index: u8,
     /// The peer's GID.
     pub(crate) remote: [u8; 16],

@@ -30,7 +30,7 @@ use crate::sys::{
 pub(super) struct Udata(NonNull<bindings::ib_udata>);
 
 impl Udata {
-    /// That of a verbs call; `None` for calls of kernel users.
+    /// The data of a verbs call; `None` for calls of kernel users.
     ///
     /// # Safety
     ///
@@ -40,7 +40,7 @@ impl Udata {
         NonNull::new(udata).map(Self)
     }
 
-    /// That of an ioctl-style call.
+    /// The data of an ioctl-style call.
     ///
     /// # Safety
     ///

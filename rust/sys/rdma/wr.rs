@@ -141,7 +141,7 @@ impl<'a> SendWr<'a> {
         self.flag(bindings::ib_send_flags_IB_SEND_SOLICITED)
     }
 
-    /// It waits for earlier Reads.
+    /// The work request waits for earlier Reads.
     pub(crate) fn fence(self) -> bool {
         self.flag(bindings::ib_send_flags_IB_SEND_FENCE)
     }

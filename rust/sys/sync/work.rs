@@ -250,7 +250,7 @@ where
 /// queues or to RCU still runs, and nothing runs after.
 pub(crate) struct Queues(());
 
-/// There is a [`Queues`].
+/// A [`Queues`] exists.
 static THERE: Atomic<bool> = Atomic::new(false);
 
 impl Queues {

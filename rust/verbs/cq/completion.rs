@@ -31,7 +31,7 @@ pub(crate) enum WcOpcode {
 }
 
 impl WcOpcode {
-    /// As the ring has it (`enum siw_opcode`).
+    /// The number in the ring (`enum siw_opcode`).
     pub(super) const fn to_ring(self) -> u8 {
         match self {
             Self::Send => opcode::SEND,
@@ -43,7 +43,7 @@ impl WcOpcode {
         }
     }
 
-    /// As kernel users get it, from what the ring has.
+    /// The opcode for kernel users, from the number in the ring.
     pub(super) const fn to_ib(ring: u8) -> IbWcOpcode {
         match ring {
             opcode::WRITE => IbWcOpcode::Write,
@@ -87,7 +87,7 @@ pub(crate) enum WcStatus {
 }
 
 impl WcStatus {
-    /// As a process gets it (`enum siw_wc_status`).
+    /// The status for a process (`enum siw_wc_status`).
     pub(super) const fn to_process(self) -> Self {
         match self {
             Self::RnrRetryExceeded => Self::General,
@@ -95,7 +95,7 @@ impl WcStatus {
         }
     }
 
-    /// As kernel users get it, from what the ring has.
+    /// The status for kernel users, from the number in the ring.
     pub(super) const fn to_ib(ring: u16) -> IbWcStatus {
         match ring {
             0 => IbWcStatus::Success,

@@ -72,11 +72,11 @@ mod notify {
 /// What came of adding an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pushed {
-    /// There was no room.
+    /// The ring is full.
     Full,
-    /// It is there; the owner does not wait for it.
+    /// The entry is in the ring; the owner has not armed the queue.
     Quiet,
-    /// It is there, and the owner wants to be called.
+    /// The entry is in the ring, and the owner's handler is due.
     Fire,
 }
 

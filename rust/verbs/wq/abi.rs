@@ -51,7 +51,7 @@ pub(crate) mod flag {
     pub(crate) const SIGNALLED: u16 = 1 << 2;
     /// The peer shall get a solicited event.
     pub(crate) const SOLICITED: u16 = 1 << 3;
-    /// It waits for earlier Reads.
+    /// The work request waits for earlier Reads.
     pub(crate) const READ_FENCE: u16 = 1 << 4;
     /// The completion names an invalidated STag. In completions to kernel users only.
     pub(crate) const REM_INVAL: u16 = 1 << 5;

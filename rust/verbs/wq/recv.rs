@@ -198,7 +198,7 @@ impl OwnQueue {
 pub(crate) enum RecvSource {
     /// A queue of its own.
     Own(OwnQueue),
-    /// One that it shares.
+    /// A shared receive queue.
     Shared(Arc<Srq>),
 }
 

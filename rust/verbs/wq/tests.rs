@@ -58,9 +58,9 @@ fn send_queue(owner: Owner) -> Result<Arc<SendQueue>> {
 /// An element to post.
 #[derive(Clone, Copy)]
 struct Element {
-    /// Its header without the flag for "valid".
+    /// The header without the flag for "valid".
     header: WqeHeader,
-    /// Its words.
+    /// The words of the element.
     words: [u64; SQE_WORDS],
 }
 
@@ -91,7 +91,7 @@ fn fetched(owner: Owner, element: &Element) -> Result<core::result::Result<SendW
     let queue = send_queue(owner)?;
     store(queue.ring(), 0, element);
     let wqe = queue.fetch().ok_or(ENOENT)?;
-    // It is given back, whatever it was.
+    // The element is given back, whatever it was.
     if WqeHeader(queue.ring().header(0)).has(flag::VALID) || queue.fetch().is_some() {
         return Err(EBUSY);
     }
@@ -248,7 +248,7 @@ mod suite {
             *element.words.get_mut(SQE_SGES + 3).ok_or(EINVAL)? = 0;
             assert!(accepted(owner, &element).is_ok());
         }
-        // One sink only where it is invalidated.
+        // A Read that invalidates its sink has one element.
         assert_eq!(
             refused(Owner::KERNEL, &element(opcode::READ_LOCAL_INV, 0, 2))?.1,
             WcStatus::LocQpOp
@@ -294,7 +294,7 @@ mod suite {
                 }
             }
             while queue.fetch().is_some() {}
-            // One place further.
+            // One element further.
             store(queue.ring(), get.wrapping_add(depth), &element);
             assert!(queue.fetch().is_some());
         }

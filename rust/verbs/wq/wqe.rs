@@ -24,7 +24,7 @@ pub(crate) const MAX_INLINE: usize = 80;
 pub(crate) struct Sge {
     /// Where it starts: in the address space of its region, or a kernel address with key 0.
     pub(crate) addr: u64,
-    /// Its length in octets.
+    /// The length in octets.
     pub(crate) len: u32,
     /// The local key of its region.
     pub(crate) lkey: Stag,
@@ -125,9 +125,9 @@ impl InlineData {
 
 /// What a Send or Write carries.
 pub(crate) enum Payload {
-    /// It lies in memory.
+    /// The payload is in registered memory.
     Sgl(Sgl),
-    /// It came with the work request.
+    /// The payload is in the work request.
     Inline(InlineData),
 }
 
@@ -175,7 +175,7 @@ pub(crate) enum SendOp {
     },
     /// Invalidates a region of our own.
     LocalInv {
-        /// Its key.
+        /// The key of the region.
         stag: Stag,
     },
     /// Makes a fast-registration region valid.

@@ -124,7 +124,7 @@ pub enum State {
     AwaitFirst,
     /// Everything.
     Open,
-    /// This message and nothing else.
+    /// A Terminate is due: this message and nothing else.
     TerminateDue(Terminate),
     /// Nothing more.
     Ended,

@@ -161,7 +161,7 @@ mod suite {
         let owner = TxOwner::new();
         assert!(!owner.set_missed());
         assert!(owner.run_begin());
-        // One look serves any number of them, by the same owner.
+        // One check of MISSED serves any number of callers.
         assert!(!owner.run_begin());
         assert!(!owner.run_begin());
         assert!(owner.set_missed());

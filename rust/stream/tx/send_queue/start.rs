@@ -56,13 +56,13 @@ use crate::{
 
 /// What became of a work request that was taken up.
 pub(super) enum Start {
-    /// It is a message to send.
+    /// A message to send.
     Job(Job),
-    /// It is done, or its Read Requests are to be made.
+    /// Nothing to send: done, or Read Requests follow.
     Started,
-    /// It has to wait for outstanding Reads.
+    /// The work request waits for outstanding Reads.
     Stall(SendWqe),
-    /// It is wrong.
+    /// The work request is wrong.
     Failed(WcStatus),
 }
 
@@ -140,7 +140,7 @@ impl Tx {
     /// Makes the next Read Request of the current work request; `None` if it has to wait.
     pub(super) fn next_read(&mut self, ctx: &mut Ctx<'_>, reads: &mut ReadQueues) -> Option<Job> {
         if self.peer_closed {
-            // Its answer could not come any more.
+            // The answer to a Read could not arrive any more.
             ctx.stop(Stop::End(EndReason::PeerFin));
             return None;
         }

@@ -25,7 +25,7 @@ use crate::sys::{
 /// The two ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peers {
-    /// This one.
+    /// The address of this end.
     pub(crate) local: SocketAddr,
     /// The other one.
     pub(crate) remote: SocketAddr,
@@ -57,7 +57,7 @@ impl Depths {
 pub(crate) struct PrivateData<'a> {
     /// The octets.
     octets: &'a [u8],
-    /// Their number.
+    /// The number of octets.
     len: u8,
 }
 

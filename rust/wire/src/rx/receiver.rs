@@ -100,7 +100,7 @@ pub struct Receiver {
 pub(super) struct SendInProgress {
     /// Octets received.
     pub(super) received: u32,
-    /// Its variant, equal in all segments.
+    /// The variant of the Send, equal in all segments.
     pub(super) kind: SendKind,
 }
 

@@ -198,9 +198,9 @@ pub enum Progress<'a> {
     },
     /// The frame is whole.
     Frame {
-        /// Its fields.
+        /// The fields of the frame.
         frame: Frame<'a>,
-        /// Its length in octets; the first FPDU begins behind it.
+        /// The length of the frame in octets; the first FPDU begins behind it.
         len: usize,
     },
 }
