@@ -2,10 +2,10 @@
 
 //! Queue pairs: RC, in the states of iWARP.
 //!
-//! A queue pair carries at most one stream in its life. The connection manager attaches while it sets a
-//! connection up, and starts the stream ([`Qp::start_stream`]). When the stream has ended, everything
-//! that is still posted is flushed, once, in order: the send queue, then the receive queue. The data
-//! path is [`QpQueues`], which the stream uses without the rest.
+//! A queue pair carries at most one stream in its life. The connection manager attaches while it
+//! sets a connection up, and starts the stream ([`Qp::start_stream`]). When the stream has ended,
+//! everything that is still posted is flushed, once, in order: the send queue, then the receive
+//! queue. The data path is [`QpQueues`]. The stream uses nothing else of a queue pair.
 //!
 //! - [`state`]: the states
 //! - [`connection`]: the stream and the connection manager come and go
@@ -121,23 +121,23 @@ pub(crate) struct QpInner {
     resetting: bool,
     /// Completed when the stream and the connection manager have let go, for `RESET`.
     vacated: Option<Arc<kernel::sync::Completion>>,
-    /// `LAST_WQE_REACHED` is to be reported for the end of its stream.
+    /// `LAST_WQE_REACHED` is due at the end of the stream.
     last_wqe: bool,
     /// The stream, from its start to its end.
     stream: Option<Arc<Stream>>,
     /// The receiving end, if the peer is the queue pair itself.
     mirror: Option<Arc<Stream>>,
-    /// What destroying waits for.
+    /// Users of the core's object: destruction waits for them.
     holds: Holds,
     /// A stream was started once.
     started: bool,
-    /// Why it ended.
+    /// Why the stream ended.
     ended: Option<EndReason>,
     /// The owner or the peer has begun to end the connection in order.
     closing: bool,
     /// The connection manager, while it works for this queue pair.
     attached: Option<Arc<dyn Attached>>,
-    /// Notified when it is destroyed.
+    /// Notified when the queue pair is destroyed.
     on_destroy: Option<Arc<dyn DestroyNotify>>,
     /// The attributes that the owner has set and that `query_qp` tells.
     attrs: modify::KeptAttributes,
@@ -156,9 +156,9 @@ struct Holds {
     attached: Option<CoreHold<CoreQp>>,
 }
 
-/// How a queue pair is made.
+/// Parts of a new queue pair.
 pub(crate) struct QpParts {
-    /// Counts it in the device.
+    /// Counts the queue pair in the device.
     pub(crate) object_slot: ObjectSlot,
     /// The number of the queue pair.
     pub(crate) qpn: Qpn,
@@ -191,20 +191,20 @@ pub(crate) struct Qp {
     signal_all: bool,
     /// The owner.
     owner: Owner,
-    /// The process that made it.
+    /// The process that made the queue pair.
     maker: Caller,
     /// The state, for a look without the lock.
     state: Atomic<u32>,
     /// The state and what goes with it.
     #[pin]
     inner: SpinLockIrq<QpInner>,
-    /// Has changes by the owner made one after the other.
+    /// Serializes changes by the owner.
     #[pin]
     changing: Mutex<()>,
     /// Serializes flushing.
     #[pin]
     flushing: SpinLockBh<flush::Flushing>,
-    /// `ib_core`'s object leads here.
+    /// `ib_core`'s object refers to this queue pair.
     made: Atomic<bool>,
     /// Events to report, by their bits.
     events: Atomic<u32>,
@@ -216,10 +216,10 @@ pub(crate) struct Qp {
     /// Reports events.
     #[pin]
     report: Work<Qp, { Qp::REPORT }>,
-    /// Goes on flushing.
+    /// Continues the flush.
     #[pin]
     flush_on: Work<Qp, { Qp::FLUSH }>,
-    /// Looks for what has been posted since.
+    /// Flushes what was posted after the last pass.
     #[pin]
     flush_late: DelayedWork<Qp, { Qp::FLUSH_LATE }>,
 }
@@ -267,7 +267,7 @@ impl WorkItem<{ Qp::FLUSH_LATE }> for Qp {
 impl Qp {
     /// The work item that reports events.
     const REPORT: u64 = 0;
-    /// The work item that goes on flushing.
+    /// The work item that continues the flush.
     const FLUSH: u64 = 1;
     /// The work item that flushes what is posted late.
     const FLUSH_LATE: u64 = 2;

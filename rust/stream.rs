@@ -132,7 +132,7 @@ const BURSTS_PER_ENTRY: u32 = 16;
 /// the socket is released, and by queued work items.
 #[pin_data]
 pub(crate) struct Stream {
-    /// Everything that belongs to the holder of the socket.
+    /// State that belongs to the holder of the socket.
     state: SockCell<StreamState>,
     /// The socket, until it is released. Taken in process context only.
     #[pin]
@@ -155,7 +155,7 @@ pub(crate) struct Stream {
     /// Continues in softirq where a budget ended.
     #[pin]
     soft: Work<Self, 0>,
-    /// The item before is queued to tell TCP of what was read.
+    /// The previous work item is queued to report read octets to TCP.
     ack_queued: Atomic<bool>,
     /// Continues in a WQ_HIGHPRI thread, where a budget ended and other threads want the CPU.
     #[pin]
@@ -165,16 +165,16 @@ pub(crate) struct Stream {
     /// Continues in process context: the socket was owned, a local close, the release.
     #[pin]
     process: Work<Self, 1>,
-    /// Tries again when memory was missing.
+    /// Retries an allocation.
     #[pin]
     retry: DelayedWork<Self, 2>,
     /// Ends the wait for a peer that does not close.
     #[pin]
     deadline: DelayedWork<Self, 3>,
-    /// Looks whether memory is to be held for the stream.
+    /// Checks whether the stream still needs its memory.
     #[pin]
     look: DelayedWork<Self, 5>,
-    /// Looks whether the peer is heard.
+    /// Checks whether the peer answers.
     #[pin]
     watch_peer: DelayedWork<Self, 6>,
 }
@@ -208,8 +208,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// Gives the socket back if memory is missing or the queue pair is not fit to be connected
-    /// (any more); nothing has changed then.
+    /// Returns the socket, with nothing changed, if memory is missing or the queue pair can not be
+    /// connected (any more).
     pub(crate) fn start(
         queues: Arc<QpQueues>,
         owner: Arc<dyn StreamOwner>,
@@ -242,7 +242,7 @@ impl Stream {
     #[inline(never)]
     fn new(served: Served, socket: &Socket, config: Config) -> Result<Arc<Self>> {
         let coalesce = served.settings().doorbell_coalesce_usecs();
-        // Not on the stack, where it would lie twice.
+        // Initialized in place: on the stack there would be two copies.
         let state = StreamState::boxed(served, config)?;
         Arc::pin_init(
             pin_init!(Self {
@@ -295,7 +295,7 @@ impl Stream {
         }
     }
 
-    /// Has the stream look at once for a receive for the Send that it holds. Any context but hard
+    /// Has the stream check at once for a receive for its held Send. Any context but hard
     /// interrupts.
     pub(crate) fn receive_posted(self: &Arc<Self>) {
         self.receive_look.cancel();
@@ -316,8 +316,8 @@ impl Stream {
     }
 
     /// Limits how long the peer may leave data unacknowledged, in milliseconds; 0: as the system
-    /// does. Where its window may be closed `for_ever`, the limit is for a peer that is not heard.
-    /// Process context; sleeps.
+    /// does. With `for_ever` the peer may keep its window closed, and the limit is for a peer that
+    /// does not answer. Process context; sleeps.
     pub(crate) fn set_patience(self: &Arc<Self>, millis: u32, for_ever: bool) {
         let (of_tcp, own) = if for_ever { (0, millis) } else { (millis, 0) };
         if let Some(socket) = &*self.socket.lock() {

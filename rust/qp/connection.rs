@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a queue pair comes to its connection, and how that ends.
+//! Start and end of a queue pair's connection.
 //!
-//! The connection manager [attaches](Qp::attach) while it works for the queue pair. The stream,
-//! once started, tells of its end; a local end goes to the stream, or, before there is one, to the
-//! connection manager.
+//! The connection manager [attaches](Qp::attach) while it works for the queue pair. A started
+//! stream reports its end ([`StreamOwner`]). A local end goes to the stream, or to the connection
+//! manager before the stream starts.
 
 use kernel::{
     prelude::*,
@@ -58,9 +58,9 @@ pub(crate) enum Leaving {
     Abort,
 }
 
-/// What the connection manager hears of the queue pair it has attached to.
+/// Events of a queue pair for the attached connection manager.
 pub(crate) trait Attached: Send + Sync {
-    /// The queue pair goes, and no stream is running: the set-up is to be given up.
+    /// The queue pair goes, and no stream is running: the connection manager aborts the set-up.
     ///
     /// Any context, maybe under locks: only notes it and queues work. The connection manager
     /// [detaches](Qp::detach) in finite time.
@@ -82,7 +82,7 @@ impl QpInner {
             // What has been reported as sent must arrive: the owner of a rendezvous has no other
             // means to end it.
             Some(_) => Close::Leave,
-            // Nor is what was sent before a disconnect lost to the destruction that follows it.
+            // Destruction after a disconnect does not discard what was sent before the disconnect.
             None if self.closing => Close::Leave,
             None => Close::Abort,
         }
@@ -149,8 +149,8 @@ impl Qp {
 
     /// Gives the queue pair to a stream that is about to start. Process context.
     ///
-    /// `EINVAL` if it has or had a stream, `ENOTCONN` if it is in error; the caller then gives the
-    /// connection up.
+    /// `EINVAL` if the queue pair has or had a stream, `ENOTCONN` in the error state; the caller
+    /// then closes the connection.
     fn set_rts(&self, stream: Arc<Stream>) -> Result {
         let mut inner = self.inner.lock();
         if inner.started {
@@ -178,7 +178,7 @@ impl Qp {
     /// Takes the queue pair back from its stream: the stream's last act, which afterwards touches
     /// neither queues nor regions. Softirq or process context, the socket lock held.
     ///
-    /// `unfinished` is what it had fetched, and did not carry out.
+    /// `unfinished` are work requests that the stream has fetched and not executed.
     fn stream_ended(self: &Arc<Self>, reason: EndReason, unfinished: Unfinished) {
         let lost = !unfinished.is_empty();
         // What the receiving end has noted of a queue pair that is connected to itself.
@@ -243,7 +243,7 @@ impl Qp {
     /// Gives the receiving end of a queue pair that is connected to itself to a stream. Process
     /// context.
     ///
-    /// `ENOTCONN` if the sending end is not there any more.
+    /// `ENOTCONN` if the sending end has ended.
     fn set_mirror(&self, stream: Arc<Stream>) -> Result {
         let mut inner = self.inner.lock();
         if inner.state != QpState::Rts || inner.mirror.is_some() {
@@ -294,7 +294,7 @@ impl Qp {
         self.report_noted();
     }
 
-    /// Notes an event, which is to be [reported](Self::report_noted). Any context.
+    /// Notes an event for [`report_noted`](Self::report_noted). Any context.
     fn note(&self, event: QpEvent) {
         let mut old = self.events.load(Relaxed);
         while let Err(now) = self.events.cmpxchg(old, old | event.bit(), Full) {
@@ -314,8 +314,8 @@ impl Qp {
         }
     }
 
-    /// As [`fail`](Self::fail); `true` if it is the first time, no stream's end will tell of it, and
-    /// the owner has not asked for `RESET`.
+    /// As [`fail`](Self::fail). Returns `true` for the first call, if no stream's end will report
+    /// the failure and the owner has not asked for `RESET`.
     pub(super) fn fail_quietly(self: &Arc<Self>) -> bool {
         let mut inner = self.inner.lock();
         let known = inner.state == QpState::Error || inner.resetting;
@@ -355,7 +355,7 @@ impl Qp {
         }
     }
 
-    /// How the stream is to end of a queue pair that is in error; `None` if it is not. Any context.
+    /// How the stream of a queue pair in the error state ends; `None` in other states. Any context.
     fn failed(&self) -> Option<Close> {
         let inner = self.inner.lock();
         (inner.state == QpState::Error).then(|| match inner.closing {
@@ -394,8 +394,8 @@ impl Qp {
                 }
                 Ok(())
             }
-            // A user that is told that the peer has gone disconnects, too, as rdma_disconnect(3) wants
-            // it; librdmacm fails it if this fails.
+            // A user also disconnects after the peer's disconnect, as rdma_disconnect(3) wants;
+            // librdmacm returns an error of this call.
             QpState::Terminate | QpState::Error if inner.started => Ok(()),
             QpState::Idle | QpState::Rtr => {
                 let attached = inner.attached.clone();
@@ -409,7 +409,7 @@ impl Qp {
 
     /// The connection manager begins to work for the queue pair. Process context.
     ///
-    /// `EINVAL` when it does so already, when there is or was a stream, or in the error state.
+    /// `EINVAL` if one is attached already, if there is or was a stream, or in the error state.
     pub(crate) fn attach(&self, owner: Arc<dyn Attached>) -> Result {
         let mut inner = self.inner.lock();
         if inner.attached.is_some()
@@ -435,7 +435,7 @@ impl Qp {
         drop(attached);
     }
 
-    /// From now on `ib_core`'s object leads here.
+    /// From now on `ib_core`'s object refers to this queue pair.
     pub(crate) fn is_made(&self) {
         self.made.store(true, Release);
     }
@@ -455,7 +455,7 @@ impl Qp {
             .flatten()
     }
 
-    /// Ends the queue pair: nothing of it is heard any more once this has returned. Process
+    /// Ends the queue pair: it makes no completion and no event after this has returned. Process
     /// context; sleeps until the stream, the connection manager and `iw_cm` have let go.
     pub(crate) fn destroy(self: &Arc<Self>) {
         self.tell_owner_closes();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `rdma resource show qp -dd` tells of a queue pair.
+//! Attributes of a queue pair for `rdma resource show qp -dd`.
 
 use kernel::{
     str::CStr,
@@ -58,7 +58,7 @@ impl Qp {
         self.last_terminate.store(how | code, Relaxed);
     }
 
-    /// Adds what there is to tell. Process context; sleeps.
+    /// Adds the attributes. Process context; sleeps.
     pub(crate) fn describe(&self, attrs: &mut ResAttrs<'_>) {
         let (state, stream, ended, named) = {
             let inner = self.inner.lock();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completion of what will not be executed any more.
+//! Completion of work requests that will not be executed.
 //!
 //! In the error state, and once the stream has ended, every posted work request completes with
 //! `WR_FLUSH_ERR`, in order and once each. The send queue comes first, and later posts are flushed,
 //! too (requirements.md RDMAP-65, DDP-66, RPC-14). The rings are their owner's memory, so a pass is
 //! bounded, and the rest is left to a work item.
 //!
-//! A process posts receives by stores to its ring, without a call. So its receive queue is looked
-//! at again after the last pass, soon at first and then ever more rarely.
+//! A process posts receives by stores to its ring, without a call. So passes over its receive queue
+//! go on, at intervals that double from [`Pace`]'s first to its longest.
 
 use kernel::{
     sync::Arc,
@@ -69,11 +69,11 @@ pub(super) struct Flushing {
 
 /// A work request that is not executed.
 struct Flushed {
-    /// What its owner calls it.
+    /// The `wr_id`.
     id: u64,
-    /// What it was to do; `Recv` tells the queue.
+    /// The operation; `Recv` stands for the receive queue.
     opcode: WcOpcode,
-    /// Why it is not executed.
+    /// The status of the completion.
     status: WcStatus,
 }
 
@@ -90,7 +90,7 @@ impl Flushing {
         }
     }
 
-    /// Nothing is kept here that is to be told.
+    /// No work request is kept here.
     pub(super) fn is_empty(&self) -> bool {
         self.of_stream.is_none()
             && self.of_mirror.is_none()
@@ -98,13 +98,13 @@ impl Flushing {
             && self.left_recv.is_none()
     }
 
-    /// Everything that was taken from the receive queue has been told.
+    /// Everything that was taken from the receive queue is completed.
     fn no_recv(&self) -> bool {
         let none = |of: &Option<Unfinished>| of.as_ref().is_none_or(|of| !of.has_recv());
         self.left_recv.is_none() && none(&self.of_stream) && none(&self.of_mirror)
     }
 
-    /// Lets go of what is empty.
+    /// Frees what is empty.
     fn tidy(&mut self) {
         for of in [&mut self.of_stream, &mut self.of_mirror] {
             of.take_if(|of| of.is_empty());
@@ -180,8 +180,8 @@ impl Qp {
         }
     }
 
-    /// Tells of the work requests of one queue, oldest first, while the budget lasts; what there is no
-    /// room for is `left`.
+    /// Completes work requests of one queue, oldest first, within the budget. One that finds no
+    /// room in the completion queue becomes `left`.
     fn flush_queue(
         &self,
         left: &mut Option<Flushed>,
@@ -249,11 +249,12 @@ impl Qp {
         drop(old);
     }
 
-    /// Tells its owner of a work request; `false` if there is no room, and it is to be told later.
+    /// Completes a work request; `false` if the completion queue has no room, and a later pass
+    /// completes it.
     ///
-    /// Kernel users share completion queues, which do not hold all of their work requests at once. They
-    /// wait for the last one without a limit. A process that does not look at its queue
-    /// loses what does not fit, and has been told so.
+    /// Kernel users share completion queues, which do not hold all of their work requests at once.
+    /// They wait for the last one without a limit. A process that does not poll loses completions
+    /// that do not fit; an event of the completion queue reports that.
     fn report_flushed(&self, flushed: &Flushed) -> bool {
         let cq = match flushed.opcode {
             WcOpcode::Recv => self.queues.recv_cq(),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The attributes of a queue pair: what it is made with, what changes them, what is told.
+//! The attributes of a queue pair: at creation, their changes, and `query_qp`.
 //!
-//! Of the transitions of InfiniBand an RNIC has its own. The connection manager alone takes a queue pair
-//! to `RTS`, unless its owner names the [`peer`](super::peer). `SQD` is a disconnect
-//! ([`Close::Disconnect`](crate::stream::Close)), `ERR` an abortive one, as `iw_cm` and `librdmacm` ask for.
-//! A request that is wrong in any part changes nothing.
+//! An RNIC has its own subset of InfiniBand's transitions. The connection manager alone takes a
+//! queue pair to `RTS`, unless its owner names the [`peer`](super::peer). `SQD` is a disconnect
+//! ([`Close::Disconnect`](crate::stream::Close)), `ERR` an abortive one, as `iw_cm` and `librdmacm`
+//! ask for. A request that is wrong in any part changes nothing.
 
 use kernel::{
     prelude::*,
@@ -40,11 +40,12 @@ use crate::{
 const PORT: u32 = 1;
 
 impl Cap {
-    /// Checks what was asked for; what a process asks for is rounded up to what the queues really hold.
+    /// Checks the requested capabilities. Those of a process are rounded up to the size of the
+    /// rings.
     ///
-    /// A kernel user is told what it asked for: it takes more for a right to more, and has completion
-    /// queues for the former only. A queue has at least one element: without one a process could not
-    /// map it.
+    /// A kernel user gets back what it requested: it would use more elements if told so, and its
+    /// completion queues are sized for the request. A queue has at least one element: without one a
+    /// process could not map it.
     pub(crate) fn checked(self, shared_rq: bool, owner: Owner) -> Result<Self> {
         let too_much = self.max_send_wr > limits::MAX_QP_WR
             || (!shared_rq && self.max_recv_wr > limits::MAX_QP_WR)
@@ -135,9 +136,9 @@ impl Default for KeptAttributes {
     }
 }
 
-/// What a change of state comes to.
+/// The effect of a change of state.
 enum Step {
-    /// Nothing but taking notes.
+    /// Attributes are stored; nothing else happens.
     Note(QpState),
     /// The disconnect.
     Close,
@@ -166,7 +167,7 @@ impl Qp {
         }
     }
 
-    /// Where `to` leads; `None` if that can not be.
+    /// The effect of a change to `to`; `None` if it is not allowed.
     fn step(inner: &QpInner, to: IbState) -> Option<Step> {
         Some(match (inner.state, to) {
             (_, IbState::Err) => Step::Fail,
@@ -181,7 +182,7 @@ impl Qp {
 
     /// Changes attributes. Process context, may sleep; does not wait for the peer.
     ///
-    /// `EINVAL` for anything that can not be, and nothing is changed then.
+    /// `EINVAL` for anything that is not allowed; nothing changes then.
     pub(crate) fn modify(self: &Arc<Self>, change: &Change, connector: &dyn Connector) -> Result {
         let depth_ok = |n: Option<u8>| n.is_none_or(|n| u16::from(n) <= limits::MAX_RD_ATOM);
         if change.unsupported
@@ -265,7 +266,7 @@ impl Qp {
         self.queues.set_rights(rights);
     }
 
-    /// Tells the attributes. Process context.
+    /// Returns the attributes for `query_qp`. Process context.
     ///
     /// A new queue pair is told to be in `INIT`, as is usual for RNICs, whose idle state is both
     /// (rdma-core's tests insist on it).
@@ -286,7 +287,7 @@ impl Qp {
         }
     }
 
-    /// Notes the depths which the connection has got, for `query_qp`.
+    /// Stores the agreed depths for `query_qp`.
     pub(crate) fn set_depths(&self, ird: u16, ord: u16) {
         let mut inner = self.inner.lock();
         inner.attrs.ird = ird.min(limits::MAX_RD_ATOM) as u8;

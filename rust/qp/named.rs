@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the owner of a queue pair tells of a peer, checked.
+//! Attributes by which the owner of a queue pair names a peer, checked.
 
 use kernel::prelude::*;
 
@@ -38,7 +38,7 @@ impl Change {
             && (self.path.is_some() || self.dest_qpn.is_some() || self.rq_psn.is_some())
     }
 
-    /// Whether all values are within what InfiniBand has.
+    /// Whether all values are in InfiniBand's ranges.
     pub(super) fn is_in_range(&self) -> bool {
         let psn = |psn: Option<u32>| psn.is_none_or(|psn| psn <= MAX_PSN);
         let code = |code: Option<u8>| code.is_none_or(|code| code <= MAX_TIME_CODE);
@@ -53,7 +53,7 @@ impl Change {
             && self.path_mtu.is_none_or(|mtu| (1..=MAX_MTU).contains(&mtu))
     }
 
-    /// What it tells of a peer; `EINVAL` if it does not tell all that belongs to it.
+    /// The peer that the change names; `EINVAL` if a required attribute is missing.
     pub(super) fn peer(&self) -> Result<CheckedPeer> {
         let (Some(path), Some(dest_qpn), Some(rq_psn)) = (self.path, self.dest_qpn, self.rq_psn)
         else {

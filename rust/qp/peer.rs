@@ -94,9 +94,9 @@ pub(crate) struct Terms {
     pub(crate) waits_for_receives: bool,
 }
 
-/// What a queue pair keeps of its peer.
+/// The peer as the queue pair stores it.
 pub(super) struct NamedPeer {
-    /// What the owner has told, as `query_qp` tells it.
+    /// The owner's attributes, for `query_qp`.
     pub(super) told: PeerAttributes,
     /// How the peer is reached.
     reach: Reach,
@@ -106,14 +106,14 @@ pub(super) struct NamedPeer {
     pub(super) rts: bool,
     /// The owner has asked for `SQD`.
     pub(super) closing: bool,
-    /// What the peer takes our first packet sequence number for, once connected.
+    /// Our first packet sequence number as the peer expects it, once connected.
     claim: Option<u32>,
     /// The endpoint of the connection.
     endpoint: Arc<dyn PeerEndpoint>,
 }
 
 impl NamedPeer {
-    /// The state that the owner is told while the connection is there or about to be.
+    /// The state that `query_qp` reports while the rendezvous lasts.
     pub(super) fn ib_state(&self) -> IbState {
         match (self.rts, self.closing) {
             (false, _) => IbState::Rtr,
@@ -276,7 +276,7 @@ impl Qp {
         drop(inner);
         match stream {
             Some(stream) => stream.close(Close::Graceful),
-            // Nothing has been sent, or nothing can be any more.
+            // Nothing was sent yet, or the stream has ended.
             None => self.fail(),
         }
         Ok(())
@@ -311,8 +311,8 @@ impl Qp {
         }
     }
 
-    /// The stream has begun, and the peer takes our first packet sequence number for `claim`.
-    /// Process context.
+    /// The stream has begun. The peer expects `claim` as our first packet sequence number. Process
+    /// context.
     pub(crate) fn rendezvous_connected(self: &Arc<Self>, claim: u32) {
         let contradicted = {
             let mut inner = self.inner.lock();
@@ -341,13 +341,12 @@ impl Qp {
         }
     }
 
-    /// Whether the peer has left, and the owner has not noticed.
+    /// Whether the peer has closed in order, which the owner was not told yet.
     pub(crate) fn was_left(&self) -> bool {
         self.state() == QpState::Left
     }
 
-    /// The peer has left, and the owner should hear of it at last: what is posted is flushed.
-    /// Process context.
+    /// Reports to the owner that the peer has closed: what is posted is flushed. Process context.
     pub(crate) fn left_behind(self: &Arc<Self>) {
         self.fail();
     }

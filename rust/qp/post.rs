@@ -21,11 +21,11 @@ use crate::{
     }, //
 };
 
-/// Where a kick for posted work goes.
+/// The target of a kick for posted work.
 enum PostTarget {
     /// The stream sends it.
     Stream(Arc<Stream>),
-    /// The connection manager learns that there is something to send.
+    /// The connection manager is notified of posted work.
     Attached(Arc<dyn Attached>),
     /// The work request is flushed.
     Flush,
@@ -34,7 +34,7 @@ enum PostTarget {
 }
 
 impl QpInner {
-    /// Where the kick for what has just been posted goes.
+    /// The target of the kick for work that was just posted.
     fn post_target(&self) -> PostTarget {
         let stream = || self.stream.clone().map(PostTarget::Stream);
         let attached = || self.attached.clone().map(PostTarget::Attached);
@@ -77,9 +77,9 @@ impl Qp {
         }
     }
 
-    /// Posts send work requests of a kernel user; stops at the first that can not be. Any context.
+    /// Posts send work requests of a kernel user, up to the first one that is refused. Any context.
     ///
-    /// `ENOTCONN` before the connection is there. `EINVAL` for a request that makes no sense, or when a
+    /// `ENOTCONN` before the connection is established. `EINVAL` for a malformed request, or when a
     /// process owns the queue. `ENOMEM` when the queue is full.
     pub(crate) fn post_send(self: &Arc<Self>, wrs: &mut SendWrs<'_>) -> Result {
         if self.is_user() {

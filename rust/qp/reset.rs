@@ -18,8 +18,8 @@ use super::{
 };
 
 impl QpInner {
-    /// Tells the thread that resets the queue pair once neither a stream nor the connection manager
-    /// works for it. In error no other one comes.
+    /// Wakes the thread that resets the queue pair, once neither a stream nor the connection
+    /// manager is attached. In the error state no new one attaches.
     pub(super) fn tell_vacated(&mut self) {
         if self.stream.is_none() && self.mirror.is_none() && self.attached.is_none() {
             if let Some(vacated) = self.vacated.take() {
@@ -35,12 +35,12 @@ impl Qp {
     ///
     /// `EBUSY` when the owner goes on posting meanwhile.
     pub(super) fn reset(self: &Arc<Self>) -> Result {
-        /// Passes of the flush, each of which has a budget.
+        /// The most passes of the flush; each pass has a budget.
         const PASSES: u32 = 512;
 
         {
             let mut inner = self.inner.lock();
-            // What a process has posted may not be left to its next life.
+            // Work that a process has posted must not be executed after `RESET`.
             let posted =
                 self.is_user() && (self.queues.sq().is_pending() || self.queues.rq().is_pending());
             if inner.state == QpState::Idle && inner.attached.is_none() && !posted {

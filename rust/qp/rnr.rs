@@ -30,7 +30,7 @@ const TIMES: [u16; 32] = [
 /// The time of code 0, which has no room in the table.
 const TIME_OF_CODE_0: u64 = 65_536;
 
-/// Whether the owner has told to wait for a receive of the peer without end.
+/// Whether the owner's attributes let a message wait for a receive of the peer without end.
 pub(super) fn is_for_ever(rnr_retry: Option<u8>) -> bool {
     rnr_retry == Some(RETRY_FOR_EVER)
 }
@@ -47,8 +47,8 @@ fn limit_ns(timer: u8, retries: u8) -> Option<u64> {
     Some(time.wrapping_mul(UNIT_NS).wrapping_mul(retries.into()))
 }
 
-/// Nanoseconds for which a Send may wait for a receive; `None`: for ever. The module's parameter where
-/// the owner has not told both attributes: a connection manager does not.
+/// Nanoseconds for which a Send may wait for a receive; `None`: for ever. The module's parameter
+/// applies where the owner has not set both attributes, as with a connection manager.
 pub(super) fn limit(attrs: &KeptAttributes) -> Option<u64> {
     match (attrs.min_rnr_timer, attrs.rnr_retry) {
         (Some(timer), Some(retries)) => limit_ns(timer, retries),
@@ -57,8 +57,9 @@ pub(super) fn limit(attrs: &KeptAttributes) -> Option<u64> {
 }
 
 impl Qp {
-    /// A kernel user has posted receives: has the stream that holds a Send look for them. A hold that
-    /// begins just now may be missed, and looks by itself. Any context but hard interrupts.
+    /// A kernel user has posted receives: has the stream that holds a Send look for them. A hold
+    /// that begins concurrently may be missed; its own timer finds the receive. Any context but
+    /// hard interrupts.
     pub(super) fn tell_held(self: &Arc<Self>) {
         if !self.queues.is_held() {
             return;

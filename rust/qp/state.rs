@@ -10,7 +10,7 @@ use super::{
 };
 use crate::sys::trace;
 
-/// The states of a queue pair, and what the verbs call them.
+/// The states of a queue pair, with their names in the verbs.
 ///
 /// | state | event | next |
 /// | --- | --- | --- |
@@ -76,8 +76,8 @@ impl QpState {
 }
 
 impl Qp {
-    /// Changes the state. In error nothing more is taken up from queues of its own, although the
-    /// stream, which hears of it later, may still be at work.
+    /// Changes the state. In the error state nothing more is fetched from the queue pair's own
+    /// queues. The stream, which a work item notifies later, may still run.
     pub(super) fn set_state(&self, inner: &mut QpInner, state: QpState) {
         trace::qp_state(
             self.queues.qpn().get(),

@@ -51,7 +51,7 @@ impl QpTable {
         )
     }
 
-    /// Adds the queue pair that is made for its number. Process context; sleeps.
+    /// Adds a queue pair under a new number, with which `make` makes it. Process context; sleeps.
     pub(crate) fn insert_with(&self, make: impl FnOnce(Qpn) -> Result<Arc<Qp>>) -> Result<Arc<Qp>> {
         self.qps.insert_with(|number| make(Qpn::new(number)))
     }

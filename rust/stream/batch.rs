@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the holder of the socket has in hand.
+//! One hold of the socket lock.
 //!
 //! [`StreamState`] lies in the stream and belongs to the context that holds the socket. For one batch of work
 //! the holder makes a [`Batch`] of it: the protocol state, the queue pair, and the memory the
@@ -78,7 +78,7 @@ pub(super) enum StreamPhase {
     Closing,
     /// The message in progress is finished, then FIN is sent; what comes in is thrown away.
     Leaving,
-    /// The queue pair has been told the end. A Terminate may be on its way; what comes in is
+    /// The end was reported to the queue pair. A Terminate may be on its way; what comes in is
     /// thrown away.
     Ended,
     /// The socket can be released.
@@ -150,7 +150,7 @@ pub(super) struct Proto {
     pub(super) ack_batch: AckBatch,
     /// Memory that TCP keeps.
     pub(super) reserve: Reserve,
-    /// A look at both is due.
+    /// A check of both is due.
     pub(super) mem_watched: bool,
     /// How long the peer may be silent.
     pub(super) patience: Patience,
@@ -224,7 +224,7 @@ impl StreamState {
         self.shared.deferred.watch_peer = self.proto.patience.sent();
     }
 
-    /// The incomplete FPDU, for which memory may be missing.
+    /// The incomplete FPDU, whose memory may be missing.
     pub(super) fn reassembly(&mut self) -> &mut Reassembly {
         &mut self.proto.rx.reassembly
     }
@@ -251,8 +251,8 @@ impl StreamState {
         self.proto.phase == StreamPhase::Over
     }
 
-    /// Lets go of the queue pair and the owner, and of the memory that is charged to the socket. The
-    /// caller drops them in process context, after the socket.
+    /// Takes the queue pair and the owner out, and releases the memory that is charged to the
+    /// socket. The caller drops them in process context, after the socket.
     pub(super) fn unlink(&mut self, locked: &mut Locked) -> Option<Served> {
         self.proto.tx.give_up();
         self.proto.rx.reassembly = Reassembly::new();
@@ -261,7 +261,7 @@ impl StreamState {
         self.link.take()
     }
 
-    /// The connection is to be reset when the socket is released.
+    /// Resets the connection when the socket is released.
     pub(super) fn wants_reset(&self) -> bool {
         self.proto.ending.reset
     }
@@ -372,7 +372,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Whether a Send is held, and what is behind it may not be looked at yet.
+    /// Whether a Send is held; nothing behind it is read then.
     #[inline]
     pub(super) fn is_held(&self) -> bool {
         self.proto.rx.hold.is_some() && self.proto.phase < StreamPhase::Ended
@@ -387,7 +387,7 @@ impl Batch<'_> {
     #[inline]
     fn ack(&mut self, locked: &mut Locked, taken: usize) {
         let ack_batch = &mut self.proto.ack_batch;
-        // At the end what TCP still keeps would make a reset of a FIN.
+        // After the end, octets that TCP still keeps would turn FIN into a reset.
         let done = match self.proto.phase {
             StreamPhase::Open => ack_batch.read(taken),
             _ => ack_batch.flush().saturating_add(taken),
@@ -405,7 +405,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Has a work item look later whether memory is still to be held, if any is.
+    /// Queues a later check of the stream's memory, if any is held.
     #[inline]
     fn have_memory_looked_at(&mut self) {
         let Shared {
@@ -422,8 +422,7 @@ impl Batch<'_> {
         proto.mem_watched = deferred.look.is_some();
     }
 
-    /// Looks whether memory is to be held any longer: by TCP for the stream, and beyond what TCP
-    /// accounts.
+    /// Checks whether memory is still needed: by TCP for the stream, and beyond what TCP accounts.
     pub(super) fn look_at_memory(&mut self, locked: &mut Locked) {
         if !self.proto.reserve.stays(locked.memory_is_plenty()) {
             locked.unreserve();
@@ -438,7 +437,7 @@ impl Batch<'_> {
         self.have_memory_looked_at();
     }
 
-    /// Notices what TCP does not hold any more.
+    /// Releases blocks that TCP no longer holds.
     fn notice_acknowledged(&mut self, locked: &Locked) {
         let Shared {
             excess,
@@ -451,7 +450,7 @@ impl Batch<'_> {
         excess.acknowledged(*sent_octets, locked.outstanding());
     }
 
-    /// Tells the owner.
+    /// Reports an event to the owner.
     pub(super) fn tell(&self, event: StreamEvent) {
         self.user.stream_event(event);
     }

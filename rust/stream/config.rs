@@ -23,7 +23,8 @@ pub(crate) enum Role {
     },
     /// Sent the Reply; sends nothing before the first valid FPDU has come (RFC 5044 7.1.2).
     Responder {
-        /// The ready-to-receive frames of which one must be the first FPDU; empty: any may be.
+        /// The ready-to-receive frames, one of which must be the first FPDU; empty: any FPDU may
+        /// be.
         rtr: RtrKinds,
     },
 }
@@ -48,7 +49,7 @@ pub(crate) struct Config {
     pub(crate) mirror: bool,
 }
 
-/// What the start-up agreed on, to be told.
+/// The agreement of the start-up, for `rdma resource show`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agreed {
     /// This end is the initiator.
@@ -79,7 +80,7 @@ impl Config {
     }
 }
 
-/// How the local side wants a stream to end.
+/// How the local side ends a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Close {
     /// Everything posted so far is sent, then FIN (RFC 5041 section 6.2.1).
@@ -139,7 +140,7 @@ impl EndReason {
         }
     }
 
-    /// What an error of TCP says.
+    /// The reason that an error of TCP stands for.
     pub(super) fn of(error: Error) -> Self {
         if error == ECONNRESET || error == EPIPE {
             Self::Reset

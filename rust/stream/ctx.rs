@@ -78,7 +78,8 @@ pub(super) enum Progress {
     More,
 }
 
-/// Traffic since the device's counters were last told: one addition a batch, not one an FPDU or message.
+/// Traffic since the device's counters were last updated: one addition a batch, not one an FPDU or
+/// message.
 #[derive(Default)]
 pub(super) struct Tally {
     /// FPDUs received.
@@ -130,7 +131,7 @@ impl Tally {
         *count = count.wrapping_add(1);
     }
 
-    /// Tells the device's counters.
+    /// Updates the device's counters.
     pub(super) fn report(&mut self, counters: &Counters) {
         if self.rx_fpdus | self.tx_fpdus == 0 && !self.has_completions() {
             return;
@@ -163,13 +164,13 @@ impl Tally {
 
 /// Why a batch ends the stream.
 pub(super) enum Stop {
-    /// An error was found here, of which this Terminate tells the peer.
+    /// An error was found here; this Terminate reports it to the peer.
     Fail(Terminate),
     /// The peer has sent a Terminate.
     Terminated(Terminate),
     /// The queue pair is in error.
     OwnerFailed,
-    /// The connection does not go on.
+    /// The connection has ended.
     End(EndReason),
 }
 
@@ -187,11 +188,11 @@ pub(super) struct Shared {
     pub(super) sent_octets: u64,
     /// A work request failed: nothing behind it starts, and the stream ends.
     pub(super) failed: bool,
-    /// The completion of a Receive tells what went wrong.
+    /// The completion of a Receive reports the failure.
     pub(super) told: bool,
     /// Deferred work.
     pub(super) deferred: DeferredWork,
-    /// What the device's counters are still to be told.
+    /// Traffic that the device's counters do not include yet.
     pub(super) tally: Tally,
     /// Memory that TCP does not account.
     pub(super) excess: Excess,
@@ -301,8 +302,8 @@ impl<'a> Ctx<'a> {
         self.shared.failed = true;
     }
 
-    /// Has the socket charged for what the reassembly buffer waits for; whether it was refused before,
-    /// and is granted now.
+    /// Charges the socket for the memory that the reassembly buffer waits for. Returns `true` if
+    /// the charge was refused before and is granted now.
     pub(super) fn charge_reassembly(&mut self, locked: &mut Locked) -> bool {
         let wanted = self.shared.excess.take_wanted();
         if wanted == 0 {

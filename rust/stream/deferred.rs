@@ -45,7 +45,7 @@ use crate::sys::{
     }, //
 };
 
-/// Jiffies until something is tried again that memory was missing for.
+/// Jiffies until an allocation is retried.
 const RETRY_DELAY: Jiffies = 1;
 
 impl Timed for Stream {
@@ -70,7 +70,7 @@ impl WorkItem<0> for Stream {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        // Before it looks at what was read: a later reader queues the item again.
+        // Cleared before the read octets are collected: a later reader queues the item again.
         this.ack_queued.store(false, Relaxed);
         this.run_bh();
     }
@@ -174,7 +174,7 @@ impl Stream {
         }
     }
 
-    /// Allocates with leave to sleep what could not be had without it. Process context.
+    /// Allocates memory, may sleep: the attempt in atomic context failed. Process context.
     pub(super) fn provide_memory(&self) {
         let wanted = {
             let mut locked = self.state.sock().lock();
@@ -184,8 +184,8 @@ impl Stream {
         if wanted == 0 {
             return;
         }
-        // Should this fail too, the next attempt comes with the next delayed work.
-        // Nor may it wait for a disk or a file system, which may be behind this very connection.
+        // If this fails too, the next delayed work retries. Nor may it wait for a disk or a file
+        // system, which may be behind this very connection.
         if let Ok(room) = without_io(|| KVVec::with_capacity(wanted, GFP_KERNEL)) {
             let mut locked = self.state.sock().lock();
             if let Ok(mut state) = self.state.open(&mut locked) {
@@ -194,7 +194,7 @@ impl Stream {
         }
     }
 
-    /// Releases the socket, and lets go of the queue pair and the owner. Process context.
+    /// Releases the socket, the queue pair and the owner. Process context.
     pub(super) fn release(self: &Arc<Self>) {
         let Some(socket) = self.socket.lock().take() else {
             return;
@@ -269,7 +269,7 @@ impl Stream {
         opened.is_ok_and(|state| state.was_heard())
     }
 
-    /// Looks whether memory is to be held for the stream any longer. Process context.
+    /// Checks whether the stream still needs its memory. Process context.
     fn look_at_memory(self: &Arc<Self>) {
         let this = self.as_arc_borrow();
         // A thread owns the socket: the memory is in use.
@@ -311,7 +311,7 @@ impl Stream {
         }
     }
 
-    /// Queues the look at the stream's memory.
+    /// Queues the check of the stream's memory.
     fn look_again(self: ArcBorrow<'_, Self>, millis: u32) {
         let delay = msecs_to_jiffies(millis);
         queues::process().enqueue_delayed::<_, 5>(Arc::from(self), delay);
@@ -341,8 +341,8 @@ impl Stream {
     #[inline]
     pub(super) fn callback_budget(&self) -> u32 {
         if self.is_highpri() || in_shared_thread() {
-            // With every acknowledgment softirqs would send, and soon `ksoftirqd` would run them for
-            // good.
+            // Softirqs that send on every acknowledgment would soon run in `ksoftirqd` all the
+            // time.
             0
         } else if processor_is_wanted() {
             1

@@ -29,7 +29,7 @@ pub(crate) struct Unfinished {
 }
 
 impl Unfinished {
-    /// What is given: sends, one behind them, and a receive.
+    /// Work requests: sends, one behind the sends, and a receive.
     pub(super) fn new(
         sends: SentQueue,
         stalled: Option<(u64, WcOpcode)>,
@@ -42,12 +42,12 @@ impl Unfinished {
         }
     }
 
-    /// There is nothing.
+    /// No work request.
     pub(crate) fn is_empty(&self) -> bool {
         self.sends.is_empty() && self.stalled.is_none() && self.recv.is_none()
     }
 
-    /// Takes the oldest work request of the send queue: its name, and what is to be said of it.
+    /// Takes the oldest work request of the send queue: its `wr_id`, opcode and status.
     pub(crate) fn next_send(&mut self) -> Option<(u64, WcOpcode, WcStatus)> {
         if let Some(entry) = self.sends.pop() {
             let status = match entry.status {
@@ -71,7 +71,7 @@ impl Unfinished {
     }
 }
 
-/// What a stream tells its owner.
+/// Events of a stream for its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamEvent {
     /// The responder's side may send: the first FPDU, or the agreed ready-to-receive frame, came
@@ -80,7 +80,7 @@ pub(crate) enum StreamEvent {
     /// The peer has closed its half at an FPDU boundary, and work requests of this end are still
     /// carried out. [`Ended`](Self::Ended) follows.
     HalfClosed,
-    /// The queue pair has been told and is flushed. Once for every stream that was started.
+    /// The stream has ended, and the queue pair is flushed. Once for every stream that was started.
     Ended(EndReason),
 }
 
@@ -93,14 +93,15 @@ pub(crate) trait StreamOwner: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The queue pair is not fit to be connected (any more).
+    /// The queue pair can not be connected (any more).
     fn starting(&self, stream: Arc<Stream>) -> Result;
 
     /// The connection has begun to close in order.
     fn closing(&self);
 
-    /// The stream has ended; the owner flushes its queues. The stream's last act: it touches neither
-    /// queues nor regions afterwards. `unfinished` is what it had fetched, and did not carry out.
+    /// The stream has ended; the owner flushes its queues. The stream's last act: it touches
+    /// neither queues nor regions afterwards. `unfinished` are work requests that it has fetched
+    /// and not executed.
     fn ended(&self, reason: EndReason, unfinished: Unfinished);
 
     /// A Terminate was sent or received: layer, error type and code as on the wire.
@@ -113,7 +114,7 @@ pub(crate) trait StreamOwner: Send + Sync {
     fn overflowed(&self);
 }
 
-/// The user of a stream: the connection manager, which hears of events.
+/// The user of a stream: the connection manager, which receives events.
 pub(crate) trait StreamUser: Send + Sync {
     /// Takes note of an event. Softirq or process context, under the socket lock: must neither
     /// sleep nor call back into the stream.

@@ -25,7 +25,7 @@ const MAX_ENTRIES: usize = 512;
 /// Least room, so that a doorbell's worth of small messages fits into one burst.
 const MIN_ENTRIES: usize = 16;
 
-/// Names a work request in the queue, also when others around it come and go.
+/// Names a work request in the queue, whatever is added or removed around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
@@ -34,7 +34,7 @@ pub(super) struct Slot(u32);
 pub(super) enum Due {
     /// Once TCP took the outgoing stream up to this octet.
     Sent(u64),
-    /// Once it is said so: a Read, or a message that is still being segmented.
+    /// Once marked as done: a Read, or a message that is still being segmented.
     Open,
 }
 
@@ -47,9 +47,9 @@ pub(super) struct SentWr {
     pub(super) due: Due,
     /// Octets transferred, for the completion.
     pub(super) bytes: u32,
-    /// What it was.
+    /// The operation.
     pub(super) opcode: WcOpcode,
-    /// What will be reported.
+    /// The status of the completion.
     pub(super) status: WcStatus,
     /// A completion is wanted even on success.
     pub(super) signaled: bool,
@@ -96,7 +96,7 @@ impl SentQueue {
         self.tail.wrapping_sub(self.head) as usize >= self.ring.len()
     }
 
-    /// Where entry number `seq` lies in the ring.
+    /// The index of entry number `seq` in the ring.
     #[inline]
     fn index(&self, seq: u32) -> usize {
         seq as usize & self.ring.len().wrapping_sub(1)
@@ -127,8 +127,8 @@ impl SentQueue {
 
     /// Takes the oldest entry if it is done when TCP has taken the stream up to `sent`.
     ///
-    /// One that has failed, and all behind it, are for the end of the stream: after an error nothing
-    /// is reported as a success.
+    /// A failed entry and all behind it stay for the end of the stream: after an error nothing is
+    /// reported as a success.
     #[inline]
     pub(super) fn pop_done(&mut self, sent: u64) -> Option<SentWr> {
         if self.is_empty() {
@@ -159,7 +159,7 @@ impl SentQueue {
         false
     }
 
-    /// Takes all of them; there is no room for others afterwards.
+    /// Takes all entries; the queue has no capacity afterwards.
     pub(super) fn take(&mut self) -> Self {
         let none = Self {
             ring: KVec::new(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a stream tells of itself: for `rdma resource show`, and for the device's counters.
+//! State of a stream from outside: for `rdma resource show`, and for the device's counters.
 
 use kernel::{
     str::CStr,
@@ -47,7 +47,7 @@ pub(crate) struct StreamInfo {
 }
 
 impl StreamInfo {
-    /// Adds it to an answer of `rdma resource show`.
+    /// Adds the state to an answer of `rdma resource show`.
     pub(crate) fn describe(&self, attrs: &mut ResAttrs<'_>) {
         let Self { agreed, tcp, .. } = self;
         attrs.text(c"stream", self.phase.name());
@@ -113,7 +113,7 @@ impl Stream {
         now.wrapping_sub(self.retransmits_told.load(Relaxed))
     }
 
-    /// Adds them to the device's counters. Any context.
+    /// Adds retransmitted segments to the device's counters. Any context.
     pub(crate) fn tell_retransmits(&self, counters: &Counters) {
         let now = self.state.sock().retransmits();
         let before = self.retransmits_told.xchg(now, Relaxed);

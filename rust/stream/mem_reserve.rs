@@ -8,14 +8,14 @@
 //! (socket(7)). It gives the memory back when it has moved no bulk for a while, or when memory gets
 //! short. An idle stream keeps nothing.
 
-/// Octets moved at a time from which on more are likely to come.
+/// Octets in one batch that are bulk: more are likely to follow.
 const BULK: u64 = 32 << 10;
 
-/// Octets that are kept accounted: what is under way in one burst, and TCP's own records of it.
-/// With twice as many nothing is faster.
+/// Octets that are kept accounted: one burst, and TCP's own records of it. Twice as many were no
+/// faster.
 pub(super) const RESERVED: u32 = 256 << 10;
 
-/// Milliseconds between two looks at whether they are still wanted.
+/// Milliseconds between two checks.
 pub(super) const LOOK_MS: u32 = 2_000;
 
 /// Whether a stream's memory is kept.
@@ -23,7 +23,7 @@ pub(super) const LOOK_MS: u32 = 2_000;
 pub(super) struct Reserve {
     /// Memory is reserved.
     held: bool,
-    /// Bulk has moved since the last look.
+    /// Bulk has moved since the last check.
     used: bool,
 }
 
@@ -51,8 +51,8 @@ impl Reserve {
         self.held
     }
 
-    /// A look, every [`LOOK_MS`] while memory is kept: whether it stays so. If it does not, TCP is
-    /// to be told.
+    /// A look, every [`LOOK_MS`] while memory is kept: whether it stays so. If not, the caller
+    /// releases it.
     pub(super) fn stays(&mut self, plenty: bool) -> bool {
         self.held = self.held && core::mem::take(&mut self.used) && plenty;
         self.held
@@ -91,7 +91,7 @@ mod tests {
         assert!(reserve.stays(true));
         assert!(!reserve.moved(BULK - 1));
         assert!(!reserve.stays(true));
-        // And can be had again.
+        // The memory can be reserved again.
         assert!(reserve.moved(BULK));
     }
 

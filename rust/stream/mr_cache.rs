@@ -28,7 +28,7 @@ use crate::{
     }, //
 };
 
-/// The protocol's name of an access error, from which it derives what the peer is told.
+/// The protocol crate's name of an access error, for the Terminate.
 pub(super) fn to_wire(error: AccessError) -> terminate::AccessError {
     match error {
         AccessError::InvalidStag => terminate::AccessError::InvalidStag,
@@ -53,7 +53,7 @@ pub(super) struct MrCache<'q> {
 }
 
 impl<'q> MrCache<'q> {
-    /// Nothing is pinned yet.
+    /// An empty cache.
     #[inline]
     pub(super) fn new(queues: &'q QpQueues) -> Self {
         Self {
@@ -106,15 +106,15 @@ impl<'q> MrCache<'q> {
         first.as_ref().ok_or(AccessError::InvalidStag)
     }
 
-    /// Lets go of everything.
+    /// Unpins everything.
     #[inline]
     pub(super) fn release(&mut self) {
         self.remote = [None, None];
         self.local = [None, None];
     }
 
-    /// Makes `stag` invalid; returns when nothing accesses its memory any more, whether it was this
-    /// that did it.
+    /// Makes `stag` invalid, and waits until nothing accesses its memory any more. Returns whether
+    /// this call took access away.
     pub(super) fn invalidate(&mut self, stag: Stag, by: Invalidator) -> Result<bool, AccessError> {
         self.release();
         self.queues.regions().invalidate(stag, by)

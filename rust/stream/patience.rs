@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The limit for a peer that is not heard while it owes acknowledgments, where TCP has none.
+//! The limit for a peer that does not answer while it owes acknowledgments, where TCP has no limit.
 //!
-//! `TCP_USER_TIMEOUT` (RFC 5482) also ends a connection whose peer answers every probe of its closed
-//! window. A queue pair with an `rnr_retry` of 7 waits for such a peer without end, so TCP is given
-//! no limit. A work item looks instead, while something is unacknowledged, whether what was sent is
-//! answered at all. TCP probes a closed window ever more rarely: a peer that is not asked need not
-//! answer. The state belongs to the holder of the socket.
+//! `TCP_USER_TIMEOUT` (RFC 5482) also ends a connection whose peer answers every probe of its
+//! closed window. A queue pair with an `rnr_retry` of 7 waits for such a peer without end, so TCP
+//! is given no limit. Instead, while something is unacknowledged, a work item checks whether the
+//! peer answers at all. TCP probes a closed window ever more rarely: a peer that is not asked need
+//! not answer. The state belongs to the holder of the socket.
 
 use super::{
     batch::{
@@ -20,7 +20,7 @@ use crate::sys::{
     net::socket::Locked, //
 };
 
-/// Looks within one limit: the connection ends at most two looks late.
+/// Checks within one limit: the connection ends at most two looks late.
 const LOOKS: u32 = 4;
 
 /// Milliseconds between two looks, at most.
@@ -33,7 +33,7 @@ pub(super) struct Patience {
     limit_ms: u32,
     /// The work item is queued, or about to be.
     armed: bool,
-    /// Milliseconds for which looks in a row have found no answer.
+    /// Milliseconds for which consecutive checks have found no answer.
     silent_ms: u32,
 }
 
@@ -43,7 +43,8 @@ impl Patience {
         self.limit_ms = limit_ms;
     }
 
-    /// Notes that something was sent. Returns the milliseconds until the first look, if one is to be made.
+    /// Notes that something was sent. Returns the milliseconds until the first check, if one is
+    /// due.
     #[inline]
     pub(super) fn sent(&mut self) -> Option<u32> {
         if self.limit_ms == 0 || self.armed {
@@ -73,7 +74,7 @@ impl Patience {
 }
 
 impl Batch<'_> {
-    /// Looks whether the peer is silent for too long.
+    /// Checks whether the peer is silent for too long.
     pub(super) fn watch_peer(&mut self, locked: &mut Locked) {
         let patience = &mut self.proto.patience;
         if self.proto.phase >= StreamPhase::Ended

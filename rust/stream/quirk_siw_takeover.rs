@@ -2,11 +2,12 @@
 
 //! Workaround for siw responders that overlook what arrives during their takeover of the socket.
 //!
-//! siw does not look at octets that arrive between its Reply and the takeover, until more arrive. An
-//! initiator that sends a request at once, and waits for the answer, would wait for ever. So an
+//! siw does not look at octets that arrive between its Reply and the takeover, until more arrive.
+//! An initiator that sends a request at once, and waits for the answer, would wait for ever. So an
 //! initiator that has sent a message, and received none, repeats the Write without payload that its
 //! stream began with. The peer does not look at STag and offset of such a Write (RFC 5041 section
-//! 5.2). It places nothing, and completes no work request on either side: no other peer notices it.
+//! 5.2). The Write places nothing, and completes no work request on either side, so it has no
+//! effect at other peers.
 
 /// Milliseconds from the start of the stream to the first repetition, and from each to the next.
 const WAITS_MS: [u32; 3] = [500, 1_000, 2_000];
@@ -50,8 +51,8 @@ impl SiwTakeover {
         }
     }
 
-    /// The wait is over; whether the Write is to be repeated. Without a message `asked` the peer has
-    /// nothing to answer, and a later message arrives after the takeover.
+    /// A wait is over. Returns whether the Write is repeated. Without a message `asked` the peer
+    /// has nothing to answer, and a later message arrives after the takeover.
     pub(super) fn due(&mut self, asked: bool) -> bool {
         match self.left.split_first() {
             Some((_, left)) if asked && !self.heard => {

@@ -2,9 +2,10 @@
 
 //! The ways a stream ends (RFC 5044 section 6.2, RFC 5041 section 6.2, RFC 5040 section 6).
 //!
-//! Whatever the reason, the queue pair is told and its work flushed at once, exactly once. What is
-//! left then is between the stream and TCP. A Terminate goes out at the next FPDU boundary, then
-//! FIN. When the peer's FIN has come, or the time is over, the socket is released.
+//! Whatever the reason, the end is reported to the queue pair and its work flushed at once, exactly
+//! once. Afterwards the stream keeps only the socket. A Terminate goes out at the next FPDU
+//! boundary, then FIN. The socket is released when the peer's FIN has arrived or the time limit is
+//! over.
 
 use iwarp_wire::{
     ddp::Header,
@@ -45,26 +46,26 @@ use crate::{
     }, //
 };
 
-/// Milliseconds after a disconnect in which the message in progress may be finished. The owner is
-/// told then at the latest, whatever the peer does.
+/// Milliseconds after a disconnect in which the message in progress may be finished. The end is
+/// reported to the owner then at the latest, whatever the peer does.
 const DISCONNECT_MS: u32 = 500;
 
 /// Milliseconds a stream that has ended waits for the peer's FIN, or for room for a Terminate.
 const LINGER_MS: u32 = 5_000;
 
-/// Milliseconds between two looks, behind a disconnect, whether the peer's closed window keeps FIN back.
-/// The second look may end the wait, so the peer is told within a second.
+/// Milliseconds between two checks, behind a disconnect, whether the peer's closed window keeps FIN
+/// back. The second check may end the wait, so the peer gets a reset within a second.
 const KEPT_BACK_MS: u32 = 400;
 
-/// Looks in [`LINGER_MS`].
+/// Checks in [`LINGER_MS`].
 const MOST_LOOKS: u8 = 12;
 
-/// Milliseconds without any progress after which a graceful end is given up. The peer may have to
-/// answer Reads, and TCP may have to retransmit.
+/// Milliseconds without any progress after which a graceful end is cut. The peer may have to answer
+/// Reads, and TCP may have to retransmit.
 const GRACE_MS: u32 = 8_000;
 
-/// How often the end is put off because there was progress. That makes about three minutes for the
-/// last of what was posted, and bounds what a peer can do.
+/// How often the end is put off because there was progress. The last posted work has about three
+/// minutes, whatever the peer does.
 const MOST_DELAYS: u8 = 24;
 
 /// How the stream ends.
@@ -72,11 +73,11 @@ const MOST_DELAYS: u8 = 24;
 pub(super) struct Ending {
     /// The peer has closed its half.
     peer_fin: bool,
-    /// The owner has been told that the peer has closed its half.
+    /// The peer's close was reported to the owner.
     half_closed_told: bool,
     /// This side asked for the close.
     local: bool,
-    /// The connection is to be reset when the socket is released.
+    /// Resets the connection when the socket is released.
     pub(super) reset: bool,
     /// Octets TCP had taken, and the peer acknowledged, when the deadline was last looked at.
     moved_before: u64,
@@ -84,11 +85,11 @@ pub(super) struct Ending {
     heard: bool,
     /// How often the deadline was put off.
     delays: u8,
-    /// The owner has disconnected: the peer is to be told in time.
+    /// The owner has disconnected: the peer gets FIN or a reset in time.
     left: bool,
     /// Octets the peer had acknowledged at the last look for a closed window.
     acked_before: Option<u64>,
-    /// How many looks there were.
+    /// Checks so far.
     looks: u8,
 }
 
@@ -111,7 +112,7 @@ impl Ending {
         goes_on
     }
 
-    /// Milliseconds until something is to be done about a stream that has ended.
+    /// Milliseconds until the next step of a stream that has ended.
     fn linger_ms(&self) -> u32 {
         match self.left && self.looks < MOST_LOOKS {
             true => KEPT_BACK_MS,
@@ -137,7 +138,7 @@ impl Ending {
 }
 
 impl Batch<'_> {
-    /// Carries out a local wish to close.
+    /// Carries out a local close.
     pub(super) fn close(&mut self, how: Close) {
         match how {
             Close::Graceful => {
@@ -157,7 +158,7 @@ impl Batch<'_> {
             }
             Close::Leave => self.end(EndReason::LocalClose),
             Close::SetUpFailed => {
-                // The connection manager tells the owner.
+                // The connection manager reports to the owner.
                 self.ctx.shared.told = true;
                 let reason = TerminateReason::Mpa(MpaError::LocalCatastrophic);
                 self.fail(Terminate::bare(reason));
@@ -169,8 +170,8 @@ impl Batch<'_> {
         }
     }
 
-    /// An error was found: tells the peer, and ends the stream. Only the first error counts, and none
-    /// does once the owner has disconnected: the end is on its way.
+    /// An error was found: sends a Terminate, and ends the stream. Only the first error counts, and
+    /// none does once the owner has disconnected: the end is on its way.
     pub(super) fn fail(&mut self, terminate: Terminate) {
         if self.proto.phase >= StreamPhase::Leaving {
             return;
@@ -241,8 +242,8 @@ impl Batch<'_> {
         self.end(EndReason::TerminateReceived);
     }
 
-    /// What the owner of the queue pair hears of an error found here (RFC 5041 sections 9.1 and
-    /// 10.4): nothing if a completion tells of it already.
+    /// The event for the owner of the queue pair about an error found here (RFC 5041 sections 9.1
+    /// and 10.4): none if a completion reports the error.
     fn event_of(&self, reason: TerminateReason) -> Option<QpEvent> {
         match reason {
             _ if self.ctx.shared.told || self.ctx.shared.failed => None,
@@ -251,7 +252,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Tells the owner of a Terminate, and makes a trace event.
+    /// Reports a Terminate to the owner, and makes a trace event.
     pub(super) fn trace(&self, terminate: &Terminate, sent: bool) {
         let reason = terminate.reason();
         let class = u32::from(reason.layer()) << 12 | u32::from(reason.etype()) << 8;
@@ -260,7 +261,7 @@ impl Batch<'_> {
         self.owner.terminate(sent, code);
     }
 
-    /// The stream has ended: flushes what the engine holds, tells the queue pair and the owner.
+    /// The stream has ended: flushes fetched work, reports to the queue pair and the owner.
     pub(super) fn end(&mut self, reason: EndReason) {
         if self.proto.phase >= StreamPhase::Ended {
             return;
@@ -298,7 +299,7 @@ impl Batch<'_> {
         )
     }
 
-    /// Nothing more is to be said to the peer.
+    /// No Terminate is sent any more.
     fn over(&mut self, reset: bool) {
         self.proto.ending.reset |= reset;
         self.proto.phase = StreamPhase::Over;
@@ -311,8 +312,8 @@ impl Batch<'_> {
             // SynRecv: a connection of TCP Fast Open.
             TcpState::SynRecv | TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2 => {
             }
-            // Data of which no memory was found yet comes before the end, also that which came
-            // with the last FIN.
+            // Octets that still wait for memory come before the end, also those that came with the
+            // last FIN.
             _ if self.ctx.shared.deferred.retry && self.proto.phase < StreamPhase::Leaving => {}
             TcpState::Close => {
                 let reason = match locked.take_error() {
@@ -399,7 +400,7 @@ impl Batch<'_> {
                 tx.is_flushed()
                     && tx.job.is_none()
                     && self.ctx.shared.sent.is_empty()
-                    // A responder that has heard nothing may not say anything either.
+                    // A responder that has received nothing may not send anything.
                     && (tx.queued.is_drained(&self.proto.reads) || !tx.enabled)
             }
             StreamPhase::Leaving => tx.is_flushed() && tx.job.is_none(),
@@ -459,8 +460,8 @@ impl Batch<'_> {
         }
     }
 
-    /// FIN behind a disconnect is kept back while the peer's window is closed. A peer that holds a Send
-    /// for want of a receive closes it. Only a reset can tell such a peer.
+    /// FIN behind a disconnect is kept back while the peer's window is closed. A peer that holds a
+    /// Send without a receive closes it. Only a reset reaches such a peer.
     fn look_for_closed_window(&mut self, locked: &Locked) {
         let closed = locked.window_is_closed();
         if self.proto.ending.is_kept_back(locked.acked(), closed) {
@@ -469,7 +470,7 @@ impl Batch<'_> {
         self.ctx.shared.deferred.deadline = Some(self.proto.ending.linger_ms());
     }
 
-    /// The peer was given time to send something. The caller transmits.
+    /// The peer had time to send something. The caller transmits.
     fn repeat_rtr(&mut self) {
         let asked = self.ctx.queues.sq().fetched() != 0;
         if self.proto.siw_takeover.due(asked) {

@@ -2,17 +2,17 @@
 
 //! ACK batching: deferred `tcp_read_done`.
 //!
-//! Told of one burst at a time, TCP acknowledges each of them: a packet for every 64 KiB. In bulk
-//! transfers several bursts arrive together, and TCP is told of them at once. The latest time is a
-//! bottom-half work item behind the softirqs that deliver them. TCP is told of small messages
-//! immediately: their sender may wait for the acknowledgment, or for room.
+//! Where bursts are reported to TCP one at a time, TCP acknowledges each: a packet for every 64
+//! KiB. In bulk transfers several bursts arrive together, and are reported to TCP together. The
+//! latest time is a bottom-half work item behind the softirqs that deliver them. Small messages are
+//! reported immediately: their sender may wait for the acknowledgment, or for room.
 
 /// Octets read at a time above which more are likely to arrive in the same softirqs.
 const BULK: usize = 16 << 10;
 
-/// Octets that TCP is not told of, at most, but for those of the last reading. Less than four whole
-/// bursts at MTU 1500, so that the fourth one flushes. They stay in a CPU's cache, and are a small
-/// part of the peer's window.
+/// The most octets that are read and not reported to TCP, before those of the current batch are
+/// added. Less than four whole bursts at MTU 1500, so that the fourth one flushes. They stay in a
+/// CPU's cache, and are a small part of the peer's window.
 const MOST: usize = 240 << 10;
 
 /// Octets read that TCP still keeps. Belongs to the holder of the socket.
@@ -26,8 +26,8 @@ impl AckBatch {
         self.0
     }
 
-    /// `taken` more were read; returns the octets that TCP is to be told of now. If some are left, a
-    /// work item has to [`flush`](Self::flush) them.
+    /// Adds `taken` octets, and returns the octets to report to TCP now. If some are left, a work
+    /// item has to [`flush`](Self::flush) them.
     #[inline]
     pub(in crate::stream) fn read(&mut self, taken: usize) -> usize {
         self.0 = self.0.saturating_add(taken);
@@ -37,7 +37,7 @@ impl AckBatch {
         }
     }
 
-    /// TCP is told of all octets; returns how many.
+    /// Returns all octets that are not reported to TCP yet; the caller reports them.
     #[inline]
     pub(in crate::stream) fn flush(&mut self) -> usize {
         core::mem::take(&mut self.0)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a verified FPDU asks for: place, complete, answer, or end (RFC 5041 section 5, RFC 5040
+//! Execution of a verified FPDU: place, complete, answer, or end (RFC 5041 section 5, RFC 5040
 //! sections 5 and 7).
 //!
-//! `iwarp_wire::rx::Receiver` decides; here its decisions meet memory and queues. Payload is
-//! copied once, from where it arrived to where it belongs.
+//! `iwarp_wire::rx::Receiver` decides; this module applies its decisions to memory and queues.
+//! Payload is copied once, from TCP's buffers to registered memory.
 
 use iwarp_wire::{
     ddp,
@@ -135,8 +135,8 @@ fn read_done(ctx: &mut Ctx<'_>, cookie: ReadCookie) {
 }
 
 impl Rx {
-    /// Carries out what the ULPDU of `len` octets at offset `ulpdu` of `src` asks for. `head`
-    /// begins with its first octets.
+    /// Executes the ULPDU of `len` octets at offset `ulpdu` of `src`. `head` begins with its first
+    /// octets.
     #[inline]
     pub(super) fn deliver<S: Source + ?Sized>(
         &mut self,
@@ -157,7 +157,7 @@ impl Rx {
     }
 
     /// [`deliver`](Self::deliver) for what carries no data, or comes before the stream has started.
-    // On its own, so that decisions about data stay in registers.
+    // A separate function, so that decisions about data stay in registers.
     #[inline(never)]
     fn deliver_other<S: Source + ?Sized>(
         &mut self,
@@ -307,7 +307,8 @@ impl Rx {
     }
 }
 
-/// Takes the peer's access to `stag` away, before its message is reported; whether it had any.
+/// Takes the peer's access to `stag` away, before its message is reported. Returns whether the peer
+/// had access.
 fn invalidate_for_peer(ctx: &mut Ctx<'_>, stag: Stag) -> Result<bool, TerminateReason> {
     let by = Invalidator::Remote(ctx.queues.association());
     ctx.mrs

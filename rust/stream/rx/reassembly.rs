@@ -3,9 +3,9 @@
 //! An FPDU that comes in parts.
 //!
 //! What TCP has received must be taken at every call, or the window closes for good. TCP frees a
-//! buffer only as a whole, so a few octets left in it keep all of its memory. The tail of an
-//! incomplete FPDU therefore moves here, to be checked and placed when it is whole. Most FPDUs
-//! never come here; memory is there only while something is in it.
+//! buffer only as a whole, so a few octets left in it keep all of its memory. An incomplete FPDU
+//! therefore moves to this buffer, and is verified and placed when it is whole. Most FPDUs bypass
+//! the buffer, which has memory only while it holds octets.
 
 use kernel::{
     alloc::flags::{
@@ -27,14 +27,14 @@ const MAX_LEN: usize = 2 + 65535 + 3 + 4 + 4 * 130;
 /// Memory of `vmalloc()` is allocated where sleeping is allowed, and never grows in a softirq.
 /// There `vmalloc()` would take locks that processes hold with softirqs on.
 enum Room {
-    /// Had at once.
+    /// Allocated in atomic context.
     Atomic(KVec<u8>),
     /// [Provided](Reassembly::provide) later.
     Provided(KVVec<u8>),
 }
 
 impl Room {
-    /// What is in it.
+    /// The octets held.
     fn octets(&self) -> &[u8] {
         match self {
             Self::Atomic(octets) => octets,
@@ -42,7 +42,7 @@ impl Room {
         }
     }
 
-    /// How many octets it can hold.
+    /// The capacity in octets.
     fn capacity(&self) -> usize {
         match self {
             Self::Atomic(octets) => octets.capacity(),
@@ -50,7 +50,7 @@ impl Room {
         }
     }
 
-    /// Makes it hold `more` octets besides what is in it.
+    /// Grows the buffer by `more` octets beyond its content.
     fn reserve(&mut self, more: usize) -> Result {
         match self {
             Self::Atomic(octets) => Ok(octets.reserve(more, GFP_ATOMIC | __GFP_NOWARN)?),
@@ -58,7 +58,7 @@ impl Room {
         }
     }
 
-    /// Appends what there is room for.
+    /// Appends octets as far as there is room.
     fn extend(&mut self, chunk: Octets<'_>) -> Result {
         if self.capacity().saturating_sub(self.octets().len()) < chunk.len() {
             return Err(ENOMEM);
@@ -75,7 +75,7 @@ impl Room {
 pub(in crate::stream) struct Reassembly {
     /// The octets that came.
     room: Room,
-    /// Room that could not be had in atomic context.
+    /// Octets whose allocation failed in atomic context.
     wanted: usize,
 }
 
@@ -125,7 +125,7 @@ impl Reassembly {
     ///
     /// # Errors
     ///
-    /// No memory now; what is held stays, and [`Self::wanted`] tells.
+    /// No memory now: the octets held stay, and [`Self::wanted`] returns the size.
     pub(in crate::stream) fn reserve(&mut self, len: usize) -> Result {
         let len = len.min(MAX_LEN);
         if len <= self.room.capacity() {

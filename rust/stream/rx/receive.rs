@@ -3,9 +3,9 @@
 //! From TCP's receive queue to whole, verified FPDUs (RFC 5044 sections 4 and 6).
 //!
 //! Everything that arrived is taken at every call, but for a Send that is [held](super::rnr_hold),
-//! and what is behind it. An FPDU that lies in one socket buffer is checked and delivered where it
-//! lies. One that comes in parts, or with markers in it, goes through the reassembly buffer.
-//! Nothing is delivered before its CRC is verified.
+//! and what is behind it. An FPDU that is whole in one socket buffer is verified and delivered in
+//! place. An FPDU in parts, or with markers, goes through the reassembly buffer. Nothing is
+//! delivered before its CRC is verified.
 
 use iwarp_wire::{
     crc::Digest,
@@ -50,7 +50,7 @@ use crate::{
     verbs::wq::wqe::RecvWqe, //
 };
 
-/// Octets of an FPDU looked at to understand it: the length field and the headers behind it.
+/// Octets of an FPDU that are copied to be parsed: the length field and the headers behind it.
 const PEEK: usize = LENGTH_LEN + HEAD_LEN;
 
 /// The incoming half.
@@ -59,7 +59,7 @@ pub(in crate::stream) struct Rx {
     framer: Framer,
     /// Decides about their content.
     pub(in crate::stream) receiver: Receiver,
-    /// An FPDU of which not everything came.
+    /// An incomplete FPDU.
     pub(in crate::stream) reassembly: Reassembly,
     /// The Receive that the current message goes to.
     pub(in crate::stream) recv: Option<RecvWqe>,
@@ -103,7 +103,7 @@ impl Rx {
         }
     }
 
-    /// The stream stands between two FPDUs.
+    /// The stream is at an FPDU boundary.
     pub(in crate::stream) fn at_boundary(&self) -> bool {
         self.reassembly.is_empty() && self.initial.is_empty()
     }
@@ -133,7 +133,7 @@ impl Rx {
     /// Receives what has arrived, or discards it if `discard`. Returns the octets read and not yet
     /// reported to TCP. TCP keeps `seen` octets that were read before.
     ///
-    /// What ends the stream is left in the context.
+    /// The reason that ends the stream is left in the context.
     pub(in crate::stream) fn receive(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -160,7 +160,7 @@ impl Rx {
         taken
     }
 
-    /// Works on what a socket buffer has; returns the octets taken.
+    /// Processes a socket buffer; returns the octets taken.
     #[inline]
     fn take_in(
         &mut self,
@@ -204,7 +204,7 @@ impl Rx {
             self.initial = initial;
             return;
         }
-        // Memory was missing half way. This is rare enough to give the connection up.
+        // Memory was missing half way. As this is rare, the connection ends.
         ctx.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
     }
 
@@ -213,8 +213,8 @@ impl Rx {
         self.hold.is_some() && !ctx.is_stopped()
     }
 
-    /// Works on the `len` octets of `src`, and returns how many of them were taken. These are fewer
-    /// only if memory is missing, or a Send is held.
+    /// Processes the `len` octets of `src`, and returns how many were taken: fewer only if memory
+    /// is missing, or a Send is held.
     fn feed<S: Source + ?Sized>(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -412,8 +412,7 @@ mod tests {
     use super::*;
     use crate::sys::mm::octets::Octets;
 
-    /// Octets in two pieces, of which the first one has `cut`; as a socket buffer's, with nothing
-    /// behind them.
+    /// Octets in two pieces, the first one with `cut` octets, as in a socket buffer.
     struct Cut<'a> {
         octets: &'a [u8],
         cut: usize,

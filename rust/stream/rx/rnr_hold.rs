@@ -36,13 +36,13 @@ use crate::{
     verbs::counters::Counter, //
 };
 
-/// Nanoseconds until the first look for a receive.
+/// Nanoseconds until the first check for a receive.
 const FIRST_LOOK: i64 = 20_000;
 
-/// Nanoseconds between two looks, at most, in the first quarter of a second of a hold.
+/// The most nanoseconds between two checks in the first quarter of a second of a hold.
 const LAST_LOOK: i64 = 4_000_000;
 
-/// Nanoseconds between two looks, at most.
+/// The most nanoseconds between two checks.
 const LONGEST_LOOK: i64 = 32_000_000;
 
 /// Nanoseconds of a hold after which a FIN behind it is reported to the owner.
@@ -59,7 +59,7 @@ pub(in crate::stream) struct Hold {
     until: Option<i64>,
     /// The time up to which the device's counter includes the hold.
     counted: i64,
-    /// What the peer is told when the hold ends without a receive.
+    /// The Terminate for a hold that ends without a receive.
     refusal: Terminate,
     /// The FPDU, if TCP does not have it any more.
     kept: Option<HeldFpdu>,
@@ -69,7 +69,7 @@ pub(in crate::stream) struct Hold {
 struct HeldFpdu {
     /// The FPDU.
     fpdu: Reassembly,
-    /// Where its ULPDU begins.
+    /// The offset of the ULPDU.
     start: usize,
     /// Octets of the ULPDU.
     len: u16,
@@ -138,7 +138,7 @@ impl Rx {
     ///
     /// # Errors
     ///
-    /// It is not to be held: what the peer is told.
+    /// A Terminate for a segment that is not held.
     #[cold]
     pub(super) fn hold(
         &mut self,
@@ -158,8 +158,8 @@ impl Rx {
         Ok(())
     }
 
-    /// Looks whether there is a receive for the held Send; `false` if it is held still, and nothing
-    /// may be read.
+    /// Checks for a receive for the held Send; `false` if the Send is still held, and nothing may
+    /// be read.
     #[cold]
     #[inline(never)]
     pub(super) fn look_for_receive(&mut self, ctx: &mut Ctx<'_>, reads: &mut ReadQueues) -> bool {
@@ -227,7 +227,7 @@ impl Rx {
         hold.kept
     }
 
-    /// The stream has ended: nothing is held any more, and what TCP has is to be thrown away.
+    /// The stream has ended: drops the hold, and has batches discard what TCP has.
     pub(in crate::stream) fn abandon_hold(&mut self, ctx: &mut Ctx<'_>) {
         self.unread |= self.hold.is_some();
         drop(self.drop_hold(ctx));
