@@ -17,7 +17,7 @@
 //! - [`quirk_svcrdma_close`]: a workaround for `svcrdma`
 //! - [`registry`]: the endpoints and listeners of a device
 //!
-//! `iw_cm` is told of the steps by types that can not be used in the wrong order
+//! Events for `iw_cm` are made by types that allow only the right order
 //! ([`crate::sys::rdma::iwcm`]).
 
 pub(crate) mod accept;
@@ -55,10 +55,10 @@ use crate::{
     verbs::limits::MAX_RD_ATOM, //
 };
 
-/// What this end wants and can do, for a connection with the depths that the user wants.
+/// The policy of this end, for a connection with the depths that the user requests.
 ///
-/// More than the device can do is not asked for; the user hears what was agreed on. `crc`: CRCs are asked
-/// for.
+/// Requests are limited to what the device can do; an event has the agreed depths. `crc`: CRCs are
+/// asked for.
 fn policy(crc: bool, ird: u32, ord: u32) -> Policy {
     let depth = |wanted: u32| u16::try_from(wanted).unwrap_or(u16::MAX).min(MAX_RD_ATOM);
     let revision = match params::mpa_revision() {
@@ -77,7 +77,7 @@ fn policy(crc: bool, ird: u32, ord: u32) -> Policy {
     }
 }
 
-/// What was agreed on, for the stream.
+/// The agreement of the start-up, for the stream.
 pub(crate) fn stream_config(agreed: &Parameters, role: Role) -> Config {
     Config {
         crc: agreed.crc,

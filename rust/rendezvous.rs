@@ -93,13 +93,13 @@ use crate::{
     }, //
 };
 
-/// What a rendezvous needs besides the queue pair.
+/// Context of a rendezvous besides the queue pair.
 pub(crate) struct Host<'a> {
     /// The device of the queue pair.
     pub(crate) device: &'a Arc<CmDevice>,
     /// The listeners of the host.
     pub(crate) listeners: &'a Arc<RendezvousListeners>,
-    /// What a GID is to the devices of the device's network namespace.
+    /// The standing of a GID among the devices of the device's network namespace.
     pub(crate) standing: &'a dyn Fn(&Gid) -> Standing,
 }
 
@@ -152,14 +152,14 @@ impl Host<'_> {
 
 /// Begins to connect a queue pair. Process context; sleeps, but does not wait for the peer.
 ///
-/// `commit` makes the peer known to the queue pair; when it returns an error nothing has begun.
+/// `commit` stores the peer in the queue pair; after its error nothing has begun.
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP`: there is no rendezvous. `EADDRNOTAVAIL`: the process is not in the network namespace
-/// of the interface. `ENODEV` when the device goes. `EADDRINUSE`: the port is in use. `EINVAL`: the
-/// connection manager works for the queue pair already. `EACCES`, `EPERM`…: the current process may
-/// not connect or have a socket. And those of [`Host::find_peer`].
+/// `EOPNOTSUPP`: no rendezvous is possible. `EADDRNOTAVAIL`: the process is not in the network
+/// namespace of the interface. `ENODEV` when the device goes. `EADDRINUSE`: the port is in use.
+/// `EINVAL`: the connection manager works for the queue pair already. `EACCES`, `EPERM`…: the
+/// current process may not connect or have a socket. And those of [`Host::find_peer`].
 pub(crate) fn begin(
     host: &Host<'_>,
     qp: &Arc<Qp>,
@@ -170,7 +170,7 @@ pub(crate) fn begin(
         return Err(EOPNOTSUPP);
     }
     let device = host.device;
-    // What belongs to the network namespace of an interface is for the processes in there.
+    // Only processes of an interface's network namespace use its addresses.
     if !Caller::is_in_net(device.net_id()) {
         return Err(EADDRNOTAVAIL);
     }
@@ -213,7 +213,7 @@ pub(crate) fn begin(
     Ok(())
 }
 
-/// What a queue pair connects with, from the context of the process that names its peer.
+/// Resources of a rendezvous, made in the context of the process that names the peer.
 struct Resources {
     /// The initiator's socket, for all attempts.
     socket: Option<Socket>,
@@ -224,7 +224,7 @@ struct Resources {
 }
 
 impl Resources {
-    /// Gathers what a queue pair of that role needs. Process context; sleeps.
+    /// Makes the resources for that role. Process context; sleeps.
     fn new(host: &Host<'_>, reach: Reach, role: RendezvousRole) -> Result<Self> {
         let device = host.device;
         let net = device.netns().ok_or(ENODEV)?;
@@ -306,7 +306,7 @@ fn dispatch(listener: &RendezvousListener, request: ConnRequest) -> Dispatch {
     }
 }
 
-/// Whether a queue pair has a peer, or will have none.
+/// Whether a queue pair has a peer, or can not get one.
 fn is_expecting(listener: &RendezvousListener, number: u32) -> bool {
     listener
         .qp(number)

@@ -92,11 +92,11 @@ use crate::{
     }, //
 };
 
-/// Milliseconds that `iw_cm` has to decide. By then every peer has given up, and `iw_cm` may have
-/// forgotten about it: it does so when a listener ends.
+/// Milliseconds that `iw_cm` has to decide. By then every peer has timed out. `iw_cm` may never
+/// decide, since it drops requests when a listener ends.
 const DECISION_MS: u32 = 120_000;
 
-/// Accepts on behalf of `iw_cm`. Whatever the error, the connection is gone.
+/// Accepts on behalf of `iw_cm`. On every error the connection is closed.
 pub(crate) fn accept(
     device: &Arc<CmDevice>,
     connection: Handle,
@@ -120,7 +120,7 @@ pub(crate) fn accept(
 /// Refuses on behalf of `iw_cm`.
 pub(crate) fn reject(device: &Arc<CmDevice>, connection: Handle, private_data: &[u8]) -> Result {
     let Some(endpoint) = device.registry().endpoint(connection) else {
-        // The peer was faster.
+        // The peer has closed already.
         return Ok(());
     };
     endpoint.change(|phase, ctx| match phase {
@@ -149,13 +149,13 @@ fn peers_of(socket: &Socket) -> Result<Peers> {
     })
 }
 
-/// A peer that has connected and has not said what it wants.
+/// A connected peer whose Request has not arrived.
 pub(crate) struct HalfOpen {
     /// The entry in the listener's backlog, which ends before the socket is closed.
     slot: BacklogSlot,
     /// The peer's Request.
     request: FrameReader,
-    /// When it came.
+    /// When the peer connected.
     came: Instant<Monotonic>,
     /// The socket.
     socket: Socket,
@@ -180,7 +180,7 @@ impl HalfOpen {
 
     /// Reads the Request and hands it to `iw_cm`.
     ///
-    /// A peer that does not send a Request is not worth an answer (requirements.md MPA-95).
+    /// A peer that sends no Request gets no answer (requirements.md MPA-95).
     #[inline(never)]
     pub(crate) fn step(mut self, ctx: &mut StepContext<'_>) -> Next {
         let (peers, frame) = match self.request.read(&self.socket) {
@@ -199,7 +199,7 @@ impl HalfOpen {
             let _ = refuse(&self.socket, &request, &[]);
             return Next::Wait(Phase::Over);
         };
-        // A peer of revision 1 does not say, and must not be taken for one that has no Reads.
+        // Revision 1 has no depths, and absent depths do not mean 0.
         let said = frame.depths_or(WireDepths {
             ird: MAX_RD_ATOM,
             ord: MAX_RD_ATOM,
@@ -250,7 +250,7 @@ fn lost(ctx: &StepContext<'_>, qpn: u32, peers: &Peers, error: Error) {
     trace::accept(qpn, &peers.local, &peers.remote, Err(error));
 }
 
-/// Sends a Reply that refuses. The connection is to be closed then.
+/// Sends a Reply that refuses. The caller closes the connection then.
 fn refuse(socket: &Socket, request: &Frame<'_>, private_data: &[u8]) -> Result {
     let reply = policy(params::crc(), 0, 0).reject(request, private_data);
     // TCP's buffer is empty, so there is room.
@@ -261,7 +261,8 @@ fn refuse(socket: &Socket, request: &Frame<'_>, private_data: &[u8]) -> Result {
 struct Agreement {
     /// The parameters.
     agreed: Parameters,
-    /// The connection is there when the peer's ready-to-receive frame is (requirements.md EMC-16).
+    /// The connection is established when the peer's ready-to-receive frame arrives
+    /// (requirements.md EMC-16).
     waits_for_rtr: bool,
     /// Request and Reply have the enhanced word.
     enhanced: bool,
@@ -282,7 +283,7 @@ enum ReplyStage {
     Reply(FrameWriter, Socket),
     /// The stream runs.
     Started(Arc<Stream>),
-    /// The stream has been told to end, for that reason.
+    /// The stream is ending, for that reason.
     Closing(Error),
 }
 
@@ -350,7 +351,7 @@ pub(crate) struct Replying {
 }
 
 impl Replying {
-    /// Goes on as far as possible without waiting.
+    /// Makes all steps that are possible without waiting.
     #[inline(never)]
     pub(crate) fn step(self, ctx: &mut StepContext<'_>) -> Next {
         let Self {
@@ -410,7 +411,7 @@ impl Replying {
     }
 }
 
-/// Tells `iw_cm` that the connection is lost. The queue pair is free when it hears of it.
+/// Reports the lost connection to `iw_cm`, after the queue pair was detached.
 fn failed(
     ctx: &StepContext<'_>,
     cm: iwcm::Accepting,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Limits of how often something may happen: leaky buckets.
+//! Rate limits: leaky buckets.
 
 use core::net::IpAddr;
 
@@ -18,10 +18,10 @@ const SECOND: i64 = 1_000_000_000;
 /// The most peers in a [`PeerBudgets`].
 const PEERS: usize = 256;
 
-/// How often something may happen.
+/// A rate limit.
 #[derive(Clone, Copy)]
 pub(crate) struct Rate {
-    /// Nanoseconds that one costs.
+    /// Nanoseconds that one event costs.
     cost: i64,
     /// The highest level at which there is room for one more.
     most: i64,
@@ -41,9 +41,9 @@ impl Rate {
 
 /// A leaky bucket.
 pub(crate) struct Bucket {
-    /// Nanoseconds until it is empty.
+    /// Nanoseconds until the bucket is empty.
     level: i64,
-    /// When that was so.
+    /// The time of that level.
     since: Instant<Monotonic>,
 }
 
@@ -88,7 +88,7 @@ impl Bucket {
 pub(crate) struct PeerBudgets {
     /// Buckets by address of the peer.
     peers: KVec<(IpAddr, Bucket)>,
-    /// What each may do.
+    /// The rate limit of each peer.
     rate: Rate,
 }
 

@@ -87,11 +87,12 @@ use crate::{
 ///
 /// # Errors
 ///
-/// `ENETDOWN` when the device goes, of which kernel users are told one by one, or the address has.
+/// `ENETDOWN` when the device or the address goes: kernel users are notified of that one by one.
 /// `EINVAL`: no such queue pair, too much private data.
 pub(crate) fn connect(device: &Arc<CmDevice>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
     begin(device, call, param).map_err(|error| match error {
-        // Any step may be the one that finds it gone. NFS passes these two to the program that writes.
+        // Every step may find the device or the address missing. NFS passes these two to the
+        // program that writes.
         ENODEV | EADDRNOTAVAIL => ENETDOWN,
         other => other,
     })
@@ -107,7 +108,7 @@ fn begin(device: &Arc<CmDevice>, call: ConnectCall, param: &ConnParam<'_>) -> Re
     endpoint.change(|_, ctx| {
         let begun = || {
             let plan = Plan::new(&call, param, device.settings())?;
-            // Finds out now whether the private data fits.
+            // Checks the size of the private data early.
             plan.request()?;
             let qp = Attachment::new(qp, ctx.endpoint)?;
             let socket = plan.open(ctx)?;
@@ -127,11 +128,11 @@ fn begin(device: &Arc<CmDevice>, call: ConnectCall, param: &ConnParam<'_>) -> Re
     })
 }
 
-/// What an initiator has from the first step to the last.
+/// State of an initiator in every stage.
 struct Attempt {
     /// `iw_cm` waits for an answer.
     call: Connecting,
-    /// What the user wants.
+    /// The user's request.
     plan: Plan,
     /// The queue pair.
     qp: Attachment,
@@ -161,7 +162,7 @@ enum RequestStage {
 
 /// An initiator in its start-up.
 pub(crate) struct Initiator {
-    /// What it has.
+    /// State common to all stages.
     attempt: Attempt,
     /// The stage.
     stage: RequestStage,
@@ -177,7 +178,7 @@ impl Initiator {
         }
     }
 
-    /// The revision of MPA that it asks for.
+    /// The revision of MPA in the Request.
     pub(crate) fn revision(&self) -> u32 {
         match self.attempt.plan.policy.revision {
             Revision::One => 1,
@@ -185,7 +186,7 @@ impl Initiator {
         }
     }
 
-    /// Goes on as far as possible without waiting.
+    /// Makes all steps that are possible without waiting.
     #[inline(never)]
     pub(crate) fn step(self, ctx: &mut StepContext<'_>) -> Next {
         let Self { attempt, stage } = self;
@@ -212,11 +213,11 @@ impl Attempt {
         }))
     }
 
-    /// Looks how far TCP has got.
+    /// Checks TCP's state.
     #[inline(never)]
     fn tcp(self, ctx: &mut StepContext<'_>) -> Next {
         match self.socket.tcp_state() {
-            // A peer may have closed its half before we look.
+            // A peer may have closed its half before this check.
             TcpState::Established | TcpState::CloseWait => match self.plan.request() {
                 Ok(frame) => {
                     ctx.timer.set(params::mpa_reply_timeout_ms());
@@ -282,7 +283,7 @@ impl Attempt {
         self.abort(ctx, ECONNRESET)
     }
 
-    /// Whether revision 1 is still to be tried.
+    /// Whether an attempt with revision 1 is left.
     fn may_fall_back(&self) -> bool {
         params::rev1_fallback() && self.plan.policy.revision == Revision::Two
     }
@@ -298,7 +299,7 @@ impl Attempt {
         plan.policy.revision = Revision::One;
         plan.policy.peer_to_peer = false;
         // The new connection has the same two addresses, so nothing may be left of the old one. The
-        // socket stays: this is not the process that it belongs to.
+        // socket stays: this context is not the process that owns it.
         let begun = socket
             .disconnect()
             .and_then(|()| plan.connect(&socket, ctx));
@@ -341,7 +342,7 @@ impl Attempt {
         send_terminate(&self.socket, frame.markers, crc, reason);
     }
 
-    /// Gives up behind a good Reply, for a reason of this end's own.
+    /// Ends a connection after a good Reply, for a reason of this end.
     fn fail(self, ctx: &mut StepContext<'_>, frame: &Frame<'_>, error: Error) -> Next {
         // Revision 1 has no code for it.
         if frame.enhanced.is_none() {
@@ -353,7 +354,7 @@ impl Attempt {
 
     /// The stream can start.
     fn establish(self, ctx: &mut StepContext<'_>, frame: &Frame<'_>, agreed: &Parameters) -> Next {
-        // What can not be handed up whole is not handed up at all (requirements.md VRB-07).
+        // Private data that do not fit into the event are left out whole (requirements.md VRB-07).
         let Some(data) = PrivateData::new(frame.private_data) else {
             return self.fail(ctx, frame, EMSGSIZE);
         };
@@ -384,7 +385,7 @@ impl Attempt {
                 ctx.timer.clear();
                 ctx.device.counters().add(Counter::Connects, 1);
                 trace::connect(qp.qp().qpn().get(), &peers.local, &peers.remote, Ok(()));
-                // What the peer says of itself, or else what it comes to here.
+                // The peer's depths, or else those that this end uses.
                 let said = frame.depths_or(WireDepths {
                     ird: agreed.ord,
                     ord: agreed.ird,
@@ -409,13 +410,13 @@ impl Attempt {
         }
     }
 
-    /// Gives up, and resets the connection.
+    /// Fails, and resets the connection.
     fn abort(self, ctx: &mut StepContext<'_>, error: Error) -> Next {
         self.socket.set_linger_abort();
         self.close(ctx, error, Depths::NONE, PrivateData::NONE)
     }
 
-    /// Gives up. The port and the queue pair are free when `iw_cm` hears of it.
+    /// Gives up. `iw_cm` is notified after the port and the queue pair are released.
     fn close(
         self,
         ctx: &mut StepContext<'_>,
@@ -464,12 +465,12 @@ fn depths_of(said: WireDepths) -> Depths {
     Depths::new(said.ord, said.ird)
 }
 
-/// What a Reply that leads to no connection says of the peer's depths, for an event.
+/// The peer's depths in a Reply that leads to no connection, for an event.
 fn said_by(frame: &Frame<'_>) -> Depths {
     depths_of(frame.depths_or(WireDepths { ird: 0, ord: 0 }))
 }
 
-/// What an error of TCP means to the users of `iw_cm`, which tell three cases apart.
+/// The error for users of `iw_cm`, which distinguish three cases, of an error of TCP.
 fn status_of(error: Error) -> Error {
     if error == EHOSTUNREACH || error == ENETUNREACH {
         ETIMEDOUT

@@ -31,7 +31,7 @@ use crate::{
     }, //
 };
 
-/// What the end of a stream means to the users of `iw_cm`.
+/// The status of a CLOSE event for the end of a stream.
 pub(crate) fn result_of(reason: EndReason) -> Result {
     match reason {
         EndReason::PeerFin | EndReason::LocalClose => Ok(()),
@@ -43,15 +43,15 @@ pub(crate) fn result_of(reason: EndReason) -> Result {
 
 /// A connection that `iw_cm` takes for established.
 pub(crate) struct Established {
-    /// To tell `iw_cm` of the end; none if it could not be told of the beginning.
+    /// Reports the end to `iw_cm`; none if the beginning could not be reported.
     cm: Option<iwcm::Connected>,
     /// The stream.
     stream: Arc<Stream>,
     /// The queue pair.
     qp: Attachment,
-    /// Where it came in, if it did; until its owner ends it.
+    /// The listener of an accepted connection, until the owner ends it.
     listener: Option<Arc<Listener>>,
-    /// The stream has been told to end.
+    /// The stream is ending.
     closing: bool,
 }
 
@@ -77,7 +77,7 @@ impl Established {
         &self.stream
     }
 
-    /// Ends the connection, since `iw_cm` could not be told of it, and sends the peer a Terminate.
+    /// Ends a connection that could not be reported to `iw_cm`, with a Terminate.
     pub(crate) fn after_failed_set_up(mut self) -> Self {
         self.closing = true;
         self.stream.close(Close::SetUpFailed);
@@ -89,7 +89,7 @@ impl Established {
     pub(crate) fn step(mut self, ctx: &mut StepContext<'_>) -> Next {
         // A connection that the peer has ended does not show that the server closes.
         let ended = match ctx.notes.half_closed {
-            // The owner hears of it at once; what it has posted may still be sent meanwhile.
+            // The half-close is reported to the owner at once; posted work is still sent.
             true => ctx.notes.ended.or(Some(EndReason::PeerFin)),
             false => ctx.notes.ended,
         };

@@ -72,7 +72,7 @@ use crate::{
     }, //
 };
 
-/// Milliseconds until something is tried again that `iw_cm` had no room for.
+/// Milliseconds until an event that `iw_cm` had no room for is retried.
 const RETRY_MS: u32 = 20;
 
 /// The phase of a connection.
@@ -102,11 +102,11 @@ pub(crate) enum Phase {
     Initiator(Initiator),
     /// A peer has connected; its Request is awaited.
     HalfOpen(HalfOpen),
-    /// `iw_cm` is to decide.
+    /// `iw_cm` decides.
     Offered(Offered),
     /// `iw_cm` has accepted.
     Replying(Replying),
-    /// The stream runs, and `iw_cm` knows.
+    /// The stream runs, and was reported to `iw_cm`.
     Established(Established),
     /// Driven by another room: a rendezvous.
     Driven(Arc<dyn Driven>),
@@ -122,7 +122,7 @@ pub(crate) trait Driven: Send + Sync {
     fn step(&self, ctx: &mut StepContext<'_>) -> DrivenStep;
 }
 
-/// What a step of a driven connection leads to.
+/// The outcome of a step of a driven connection.
 pub(crate) enum DrivenStep {
     /// The next step can be made now.
     Go,
@@ -132,7 +132,7 @@ pub(crate) enum DrivenStep {
     Over,
 }
 
-/// What a step leads to.
+/// The outcome of a step.
 pub(crate) enum Next {
     /// The next step can be made now.
     Go(Phase),
@@ -142,7 +142,7 @@ pub(crate) enum Next {
     Retry(Phase),
 }
 
-/// What others have told the endpoint. Nothing is ever taken back.
+/// Events noted for the endpoint. A note is never removed.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Notes {
     /// The device, the listener or the queue pair goes.
@@ -159,13 +159,13 @@ pub(crate) struct Notes {
     refs: u32,
 }
 
-/// What a step has to work with.
+/// The context of a step.
 pub(crate) struct StepContext<'a> {
     /// The endpoint.
     pub(crate) endpoint: &'a Arc<Endpoint>,
     /// The device of the endpoint.
     pub(crate) device: &'a Arc<CmDevice>,
-    /// The limit of time of its phase.
+    /// The time limit of its phase.
     pub(crate) timer: &'a mut Timer,
     /// The streams of the connection, from their start.
     streams: &'a mut Streams,
@@ -174,17 +174,17 @@ pub(crate) struct StepContext<'a> {
 }
 
 impl StepContext<'_> {
-    /// Has the endpoint look after a stream that was started until it has let go of its socket.
+    /// Has the endpoint wait for a started stream until the stream has released its socket.
     pub(crate) fn started(&mut self, stream: &Arc<Stream>) {
         self.streams.add(stream);
     }
 }
 
-/// What the lock protects.
+/// State that the endpoint's lock protects.
 struct Inner {
     /// The phase.
     phase: Phase,
-    /// The limit of time of that.
+    /// The time limit of the phase.
     timer: Timer,
     /// The streams that were started.
     streams: Streams,
@@ -203,10 +203,10 @@ pub(crate) struct Endpoint {
     /// What it was told.
     #[pin]
     notes: SpinLockIrq<Notes>,
-    /// Looks at the notes and the socket.
+    /// Handles notes and the socket.
     #[pin]
     look: Work<Self, { Self::LOOK }>,
-    /// Looks at the clock.
+    /// Handles the end of a time limit.
     #[pin]
     wake: DelayedWork<Self, { Self::WAKE }>,
 }
@@ -236,12 +236,12 @@ impl WorkItem<{ Endpoint::WAKE }> for Endpoint {
 }
 
 impl Endpoint {
-    /// The work item that looks at notes and socket.
+    /// The work item for notes and the socket.
     const LOOK: u64 = 0;
-    /// The work item that looks at the clock.
+    /// The work item for time limits.
     const WAKE: u64 = 1;
 
-    /// Makes an endpoint and has the device know it. It holds the device until its end.
+    /// Makes an endpoint and registers it with the device. It holds the device until its end.
     ///
     /// `ENODEV` once the device goes.
     pub(crate) fn new(device: &Arc<CmDevice>) -> Result<Arc<Self>> {
@@ -273,9 +273,10 @@ impl Endpoint {
         self.handle
     }
 
-    /// Changes the phase on behalf of a caller, and moves on from there. Process context, sleeps.
+    /// Changes the phase on behalf of a caller, and makes the steps that follow. Process context,
+    /// sleeps.
     ///
-    /// `f` is given the phase; with an error it says where the endpoint is then.
+    /// `f` takes the phase and returns the next one, with an error too.
     pub(crate) fn change(
         self: &Arc<Self>,
         f: impl FnOnce(Phase, &mut StepContext<'_>) -> Result<Phase, (Error, Phase)>,
@@ -286,8 +287,8 @@ impl Endpoint {
         result
     }
 
-    /// As [`change`](Self::change), but has the work item move on: for callers on whose stack there
-    /// is no room for that.
+    /// As [`change`](Self::change), but a work item makes the steps that follow: for callers with
+    /// little stack left.
     pub(crate) fn change_and_leave(
         self: &Arc<Self>,
         f: impl FnOnce(Phase, &mut StepContext<'_>) -> Result<Phase, (Error, Phase)>,
@@ -371,7 +372,7 @@ impl Endpoint {
         work::process().mod_delayed::<_, { Self::WAKE }>(self.clone(), delay);
     }
 
-    /// Tells `rdma resource show` of the connection. Process context; sleeps.
+    /// Adds attributes of the connection for `rdma resource show`. Process context; sleeps.
     pub(crate) fn describe(&self, attrs: &mut ResAttrs<'_>) {
         let inner = self.inner.lock();
         attrs.text(c"stage", inner.phase.name());
@@ -388,18 +389,18 @@ impl Endpoint {
         }
     }
 
-    /// Leaves a note and has it looked at. Any context.
+    /// Leaves a note and queues the work item. Any context.
     fn note(self: &Arc<Self>, f: impl FnOnce(&mut Notes)) {
         f(&mut self.notes.lock());
         self.look();
     }
 
-    /// Has the work item look at socket and notes. Any context.
+    /// Queues the work item for socket and notes. Any context.
     fn look(self: &Arc<Self>) {
         let _ = work::process().enqueue::<_, { Self::LOOK }>(self.clone());
     }
 
-    /// Has the connection end without ceremony. Any context; does not wait.
+    /// Aborts the connection. Any context; does not wait.
     pub(crate) fn abort(self: &Arc<Self>) {
         self.note(|notes| notes.quit = true);
     }
@@ -452,7 +453,7 @@ impl Phase {
 
     /// Makes one step.
     ///
-    /// Those of the phases are kept apart: in one function they would make one large stack frame,
+    /// Each phase has a function of its own: in one function they would make one large stack frame,
     /// and below it TCP needs its room.
     #[inline(never)]
     fn step(self, ctx: &mut StepContext<'_>) -> Next {
@@ -484,7 +485,7 @@ fn apply(
     f(phase, ctx)
 }
 
-/// Waits until the streams have let go of their sockets, which must not outlive the device.
+/// Waits until the streams have released their sockets, which must not outlive the device.
 #[inline(never)]
 fn linger(streams: Streams, ctx: &mut StepContext<'_>) -> Next {
     if ctx.notes.refs == 0 {

@@ -3,8 +3,8 @@
 //! The half-open backlog of a listener: connections whose Request has not come.
 //!
 //! Listeners of both kinds have one. Its size is limited, and an entry older than a fraction of a
-//! second is evicted for a new connection. So silent peers hold a bounded amount of memory, and keep
-//! no other peer out. The owner's lock protects it.
+//! second is evicted for a new connection. So silent peers hold a bounded amount of memory, and do
+//! not block other peers. The owner's lock protects it.
 
 use kernel::{
     prelude::*,
@@ -31,12 +31,12 @@ pub(crate) const MAX_BACKLOG: u32 = 4096;
 struct BacklogEntry<T> {
     /// The connection.
     item: T,
-    /// When it came.
+    /// When the connection arrived.
     since: Instant<Monotonic>,
 }
 
 impl<T> BacklogEntry<T> {
-    /// Milliseconds since it came.
+    /// Milliseconds since it arrived.
     fn age_ms(&self) -> i64 {
         self.since.elapsed().as_millis()
     }
@@ -116,11 +116,11 @@ impl<T> HalfOpenBacklog<T> {
 
 /// A listener whose work item accepts connections into a backlog.
 pub(crate) trait AcceptLoop {
-    /// Accepts a connection; whether there was one. Process context; sleeps.
+    /// Accepts a connection; `false` if none waits. Process context; sleeps.
     ///
     /// # Errors
     ///
-    /// No room or no memory: to be tried again.
+    /// No room or no memory: the caller retries.
     fn accept_one(self: &Arc<Self>) -> Result<bool>;
 
     /// Has the work item run, without waiting for the end of a delay. Any context.

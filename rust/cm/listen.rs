@@ -84,7 +84,7 @@ const MIN_BACKLOG: u32 = 64;
 struct Open {
     /// The socket.
     socket: ListenSocket,
-    /// To tell `iw_cm` of requests.
+    /// Reports requests to `iw_cm`.
     cm: Listening,
     /// Connections whose Request has not come.
     half_open: HalfOpenBacklog<Arc<Endpoint>>,
@@ -173,7 +173,7 @@ impl AcceptLoop for Listener {
 }
 
 impl Listener {
-    /// Tells `rdma resource show` of the listener. Process context; sleeps.
+    /// Adds attributes of the listener for `rdma resource show`. Process context; sleeps.
     pub(crate) fn describe(&self, attrs: &mut ResAttrs<'_>) {
         let open = self.open.lock();
         let half_open = open
@@ -313,8 +313,8 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`: `iw_cm` has no room for it now. `EAGAIN`: it is to be held back for a while.
-    /// `ECONNABORTED`: the listener was stopped.
+    /// `ENOMEM`: `iw_cm` has no room for it now. `EAGAIN`: the request is delayed. `ECONNABORTED`:
+    /// the listener was stopped.
     pub(crate) fn offer(
         &self,
         came: Instant<Monotonic>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Start-up frames on a socket that is not waited for (RFC 5044 section 7.1).
+//! Start-up frames on a non-blocking socket (RFC 5044 section 7.1).
 //!
 //! A frame is read to its last octet and no further. What follows it belongs to the first FPDU, and
 //! stays in the socket (requirements.md MPA-84).
@@ -34,7 +34,7 @@ use crate::sys::{
 /// Room for a Terminate without headers: ULPDU of 22 octets, length, CRC, a marker.
 const TERMINATE_ROOM: usize = 32;
 
-/// What has come of a frame.
+/// A start-up frame in part.
 pub(crate) struct FrameReader {
     /// The octets so far in front, and room for the rest.
     octets: KVec<u8>,
@@ -44,7 +44,7 @@ pub(crate) struct FrameReader {
     kind: FrameKind,
 }
 
-/// Why there will be no frame.
+/// Why no frame arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadError {
     /// The peer sent something else.
@@ -65,12 +65,12 @@ impl FrameReader {
         })
     }
 
-    /// Whether anything has come.
+    /// Whether an octet has arrived.
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Reads on; `None` if more has to come. Does not wait.
+    /// Reads what has arrived; `None` if the frame is incomplete. Does not wait.
     pub(crate) fn read(&mut self, socket: &Socket) -> Result<Option<Frame<'_>>, ReadError> {
         loop {
             let so_far = self.octets.get(..self.len).unwrap_or_default();
@@ -88,7 +88,7 @@ impl FrameReader {
                 Err(error) => return Err(ReadError::Broken(error)),
             }
         }
-        // Parsed again, since a loop can not give out what it has borrowed for a moment.
+        // Parsed again, since the borrow checker does not let the loop return its borrow.
         let so_far = self.octets.get(..self.len).unwrap_or_default();
         match parse(so_far, self.kind).map_err(ReadError::Malformed)? {
             Progress::Frame { frame, .. } => Ok(Some(frame)),
@@ -97,7 +97,7 @@ impl FrameReader {
     }
 }
 
-/// A frame on its way out.
+/// A frame that is being sent.
 pub(crate) struct FrameWriter {
     /// The frame.
     octets: KVec<u8>,
@@ -113,7 +113,7 @@ impl FrameWriter {
         Ok(Self { octets, sent: 0 })
     }
 
-    /// Goes on sending; whether TCP has taken all of it. Does not wait.
+    /// Sends what TCP takes; returns whether that is all. Does not wait.
     pub(crate) fn send(&mut self, socket: &Socket) -> Result<bool> {
         loop {
             let rest = self.octets.get(self.sent..).unwrap_or_default();
@@ -143,7 +143,7 @@ pub(crate) fn send_terminate(socket: &Socket, markers: bool, crc: bool, reason: 
     }
 }
 
-/// Whether something that must not be there is behind a Request: an octet, or an end.
+/// Whether an octet or FIN, which are not allowed there, follows a Request.
 ///
 /// Nothing may follow the Request before the Reply (requirements.md MPA-86). Does not wait.
 pub(crate) fn has_more(socket: &Socket) -> bool {

@@ -2,8 +2,8 @@
 
 //! The connections and listeners of a device, by the numbers that `iw_cm` keeps.
 //!
-//! A number is never used twice, so that a late call for a connection that is gone finds nothing.
-//! The device can not go before the last of them.
+//! A number is never used twice, so a late call for an ended connection finds nothing. The device
+//! outlives all of them.
 
 use kernel::{
     new_condvar,
@@ -34,8 +34,9 @@ use crate::sys::rdma::iwcm::Handle;
 /// How often a device begins a rendezvous attempt.
 const ATTEMPTS: Rate = Rate::new::<1_000, 1_000>();
 
-/// Attempts that a device has under way at most: about what begin in a second. A peer that answers ends
-/// one in a few round trips, so that only silent peers can use the limit up, for a time-out.
+/// The most attempts of a device that are in progress: about as many as begin in a second. A peer
+/// that answers ends one in a few round trips, so that only silent peers can use the limit up, for
+/// a time-out.
 const MOST_ATTEMPTS: u32 = 1_024;
 
 /// A connection or a listener.
@@ -48,7 +49,7 @@ pub(crate) enum Member {
 }
 
 impl Member {
-    /// Has it end, without waiting.
+    /// Aborts the member, without waiting.
     fn abort(&self) {
         match self {
             Self::Endpoint(endpoint) => endpoint.abort(),
@@ -57,26 +58,26 @@ impl Member {
     }
 }
 
-/// What the lock protects.
+/// State that the registry's lock protects.
 struct Inner {
     /// The members.
     members: RBTree<Handle, Member>,
     /// The last number given out.
     last: usize,
-    /// No new member is let in.
+    /// No new member is admitted.
     closed: bool,
 }
 
 /// Limits the rendezvous attempts of a device.
 struct Attempts {
-    /// How many began lately.
+    /// The rate limit of beginning attempts.
     began: Bucket,
-    /// How many are under way.
+    /// Attempts in progress.
     under_way: u32,
 }
 
 impl Attempts {
-    /// Counts one that begins, if it may.
+    /// Counts an attempt that begins, if the limits allow it.
     fn try_begin(&mut self, rate: &Rate) -> bool {
         let begins = self.under_way < MOST_ATTEMPTS && self.began.try_add(rate);
         if begins {
@@ -150,7 +151,7 @@ impl Registry {
     /// sleeps.
     pub(crate) fn abort_all(&self) {
         self.inner.lock().closed = true;
-        // Members may leave at any time, and want the lock for that.
+        // Members leave at any time, under the lock.
         let mut after = None;
         while let Some((handle, member)) = self.next(after) {
             member.abort();
@@ -158,8 +159,8 @@ impl Registry {
         }
     }
 
-    /// As [`abort_all`](Self::abort_all), and waits until the last member has let go of the
-    /// device. Process context, sleeps; not from the process work queue.
+    /// As [`abort_all`](Self::abort_all), and waits until the last member has released the device.
+    /// Process context, sleeps; not from the process work queue.
     pub(crate) fn shut_down(&self) {
         self.abort_all();
         let mut registry = self.inner.lock();
@@ -184,7 +185,7 @@ impl Registry {
         Some((*handle, member.clone()))
     }
 
-    /// Lets a member in that is made for its handle. Process context, sleeps.
+    /// Admits a member, which `make` makes for its handle. Process context, sleeps.
     ///
     /// # Errors
     ///
@@ -226,7 +227,7 @@ impl Registry {
         }
     }
 
-    /// Lets a member go. Process context, sleeps.
+    /// Removes a member. Process context, sleeps.
     pub(crate) fn leave(&self, handle: Handle) {
         let (member, empty) = {
             let mut registry = self.inner.lock();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long a step of the start-up may take (requirements.md MPA-80).
+//! Time limits of the steps of the start-up (requirements.md MPA-80).
 //!
-//! The work item that wakes an endpoint may fire late, or for a step that is over; what counts is
-//! the clock.
+//! The work item that wakes an endpoint may fire late, or for a step that is over; so the clock is
+//! compared.
 
 use kernel::{
     prelude::*,
@@ -15,7 +15,7 @@ use kernel::{
     }, //
 };
 
-/// A limit of time.
+/// A time limit.
 #[derive(Clone, Copy)]
 pub(crate) struct Limit {
     /// When it began.
@@ -25,7 +25,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// A limit for what begins now.
+    /// A limit that begins now.
     pub(crate) fn new(millis: u32) -> Self {
         Self {
             since: Instant::now(),
@@ -62,13 +62,13 @@ impl Timer {
         }
     }
 
-    /// Limits what begins now.
+    /// Sets the limit of a step that begins now.
     pub(crate) fn set(&mut self, millis: u32) {
         self.limit = Some(Limit::new(millis));
         self.changed = true;
     }
 
-    /// What goes on now has no limit.
+    /// Removes the limit.
     pub(crate) fn clear(&mut self) {
         self.limit = None;
     }
@@ -78,13 +78,13 @@ impl Timer {
         self.remaining() == Some(0)
     }
 
-    /// When to look again, if that is not arranged for: after this long.
+    /// The delay until the next check, if none is arranged.
     ///
     /// `fired`: what was arranged for has come.
     pub(crate) fn wake(&mut self, fired: bool) -> Option<Jiffies> {
         let arrange = core::mem::take(&mut self.changed) || fired;
         let millis = self.remaining().filter(|_| arrange)?;
-        // Not before it is over, or it would be looked at in vain.
+        // A jiffy more: an early check would find the limit not over.
         Some(msecs_to_jiffies(millis).saturating_add(1))
     }
 

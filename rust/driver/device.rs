@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A device of the driver: the verbs device, and what the connection manager keeps for it.
+//! A device of the driver: the verbs device, and its connections and listeners.
 
 use kernel::{
     impl_has_work,
@@ -43,7 +43,7 @@ pub(crate) struct RsiwDevice {
     verbs: Arc<Device>,
     /// The device with its connections and listeners.
     cm: Arc<CmDevice>,
-    /// Takes it out of the list.
+    /// Takes the device out of the list.
     #[pin]
     forget: Work<Self, 0>,
 }
@@ -98,8 +98,8 @@ impl RsiwDevice {
         self.cm.registry().abort_all();
     }
 
-    /// The core lets go of it: it is to be taken out of the list of devices when the core is through
-    /// with that. As long as it is there the module waits for it. Process context.
+    /// The core releases the device. A work item takes it out of the list of devices when the
+    /// core's call has returned. The module waits for an empty list. Process context.
     pub(super) fn is_removed(self: &Arc<Self>) {
         self.verbs.set_removed();
         let _ = work::devices().enqueue::<Arc<Self>, 0>(self.clone());

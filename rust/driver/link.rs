@@ -60,8 +60,8 @@ pub(super) struct Globals {
     devices: Mutex<KVec<Arc<RsiwDevice>>>,
     /// Rendezvous listeners.
     rendezvous: Arc<RendezvousListeners>,
-    /// One device is made at a time: what interfaces and GUIDs are free is asked first, and has to
-    /// stay so.
+    /// One device is made at a time: an interface and a GUID that were found free have to stay
+    /// free.
     #[pin]
     adding: Mutex<()>,
 }
@@ -92,7 +92,7 @@ impl Globals {
         &self.rendezvous
     }
 
-    /// What `gid` is to the devices of a network namespace. Process context.
+    /// The standing of `gid` among the devices of a network namespace. Process context.
     pub(super) fn gid_standing(&self, net: usize, gid: &Gid) -> Standing {
         let devices = self.devices.lock();
         let of = |standing| {
@@ -132,7 +132,7 @@ impl Globals {
         let _ = self.devices.lock().iter().try_for_each(f);
     }
 
-    /// Unregisters the devices for which `pick` says yes, and waits until they are gone. Process
+    /// Unregisters the devices for which `pick` returns `true`, and waits for their end. Process
     /// context; sleeps.
     fn unregister(&self, pick: impl Fn(&Device) -> bool) {
         loop {
@@ -186,7 +186,7 @@ pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
     let guid = globals.guid_for(id);
     let device = Device::new(allocated.reference()?, netdev, id, guid)?;
     let device = RsiwDevice::new(globals.clone(), device)?;
-    // Whatever happens to the interface from here on finds the device in the list.
+    // From here on events of the interface find the device in the list.
     let still = netdev.hold_still().ok_or(ENODEV)?;
     globals.devices.lock().push(device.clone(), GFP_KERNEL)?;
     drop(still);
@@ -216,7 +216,7 @@ fn random_address() -> [u8; 6] {
     [(a & 0xfe) | 2, b, c, d, e, f]
 }
 
-/// Something happened to an interface. Under the RTNL.
+/// An event of an interface. Under the RTNL.
 pub(super) fn netdev_event(event: NetdevEvent, netdev: &Netdev<'_>) {
     let Ok(globals) = globals() else {
         return;
@@ -246,7 +246,7 @@ pub(super) fn interfaces_changed() {
         return;
     };
     globals.for_each(|device| device.verbs().refresh_addresses());
-    // Not under the lock of the list, which the RTNL is not to be taken under.
+    // Not under the lock of the list: the RTNL is taken before it.
     let mut devices = KVec::new();
     globals.for_each_until_err(|device| Ok(devices.push(device.clone(), GFP_KERNEL)?));
     for device in &devices {
@@ -286,8 +286,8 @@ impl Drop for Presence {
 
 /// The module's presence in the RDMA stack.
 ///
-/// Fields are dropped in the order they are declared: no new devices, the end of those there are,
-/// then nothing that could happen to one.
+/// Fields are dropped in the order they are declared: no new devices, the end of existing ones,
+/// then no events of interfaces.
 #[pin_data]
 pub(crate) struct Registration {
     /// Type `siw`, while the in-tree module is not there.

@@ -82,7 +82,7 @@ use crate::{
 
 /// A protection domain: a number that regions and queue pairs have in common.
 pub(crate) struct Pd {
-    /// Counts it in the device.
+    /// Counts the protection domain in the device.
     _object_slot: ObjectSlot,
     /// The number of the protection domain.
     id: PdId,
@@ -92,9 +92,9 @@ pub(crate) struct Pd {
 pub(crate) struct Rsiw;
 
 // SAFETY: `wq` takes addresses from a kernel user's ring only, as its work requests give them.
-// `mr::LocalBuf` takes them for kernel memory with the local DMA key only. The stream lets go of
-// memory before the work request is completed (`MrCache`). It lets go of a region's memory before
-// the revocation ends (`PinCell`), which an invalidation and `dereg_mr` wait for. `Cq::poll` looks
+// `mr::LocalBuf` takes them for kernel memory with the local DMA key only. The stream releases
+// memory before the work request is completed (`MrCache`). It releases a region's memory before the
+// revocation ends (`PinCell`), for which an invalidation and `dereg_mr` wait. `Cq::poll` looks
 // queue pairs up.
 unsafe impl Driver for Rsiw {
     type Device = RsiwDevice;
@@ -192,7 +192,7 @@ unsafe impl Driver for Rsiw {
             return Err(EINVAL);
         }
         let object_slot = ObjectSlot::take(device.verbs(), ObjectKind::Cq)?;
-        // No more than a name for the process.
+        // The process uses it as a name only.
         let number = device.verbs().next_number() as u32;
         Cq::new(
             object_slot,

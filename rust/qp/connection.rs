@@ -178,7 +178,7 @@ impl Qp {
     /// Takes the queue pair back from its stream: the stream's last act, which afterwards touches
     /// neither queues nor regions. Softirq or process context, the socket lock held.
     ///
-    /// `unfinished` are work requests that the stream has fetched and not executed.
+    /// `unfinished`: work requests that the stream has fetched and not executed.
     fn stream_ended(self: &Arc<Self>, reason: EndReason, unfinished: Unfinished) {
         let lost = !unfinished.is_empty();
         // What the receiving end has noted of a queue pair that is connected to itself.

@@ -84,7 +84,7 @@ const FIRST_PAUSE_MS: u32 = 10;
 /// Milliseconds between attempts at most.
 const MAX_PAUSE_MS: u32 = 2_000;
 
-/// Milliseconds for which the owner need not notice that the peer has left.
+/// Milliseconds after the peer's close until it is reported to the owner.
 const LEFT_MS: u32 = 3_000;
 
 /// The stage of a rendezvous.
@@ -110,11 +110,11 @@ const LEFT_MS: u32 = 3_000;
 enum Stage {
     /// The initiator waits for its packet sequence number, but not long.
     Hold(Limit),
-    /// The initiator waits until it tries again.
+    /// The initiator waits for its next attempt.
     Pause(Limit),
     /// TCP connects.
     Tcp(Limit),
-    /// The Request goes out; it says that.
+    /// The Request goes out, with this hello.
     Request(FrameWriter, Limit, Hello),
     /// The Reply comes in.
     Reply(FrameReader, Limit, Hello),
@@ -126,7 +126,7 @@ enum Stage {
     Answered(PendingReply),
     /// The stream runs.
     Running(Arc<Stream>),
-    /// The peer has left, and the owner has not noticed.
+    /// The peer has closed, which is not reported to the owner yet.
     Left(Limit),
 }
 
@@ -136,7 +136,7 @@ struct PendingReply {
     socket: Socket,
     /// The parameters.
     agreed: Parameters,
-    /// What the peer takes our packet sequence number for.
+    /// Our packet sequence number as the peer expects it.
     claim: u32,
     /// The time limit for the peer.
     limit: Limit,
@@ -144,7 +144,7 @@ struct PendingReply {
 
 /// The stage of the receiving end where the peer is the queue pair itself.
 enum Mirror {
-    /// There is none.
+    /// No receiving end.
     None,
     /// The Reply goes out.
     PendingReply(FrameWriter, PendingReply),
@@ -152,7 +152,7 @@ enum Mirror {
     Answered(PendingReply),
 }
 
-/// What a stage leads to.
+/// The outcome of a stage.
 enum Outcome {
     /// The next stage can go on now.
     Go(Stage),
@@ -249,9 +249,9 @@ pub(crate) struct Rendezvous {
     patience: Option<Limit>,
     /// The other end, if the peer is the queue pair itself.
     mirror: Mirror,
-    /// The stream has been told to end.
+    /// The stream is ending.
     closing: bool,
-    /// The stream has been told how long it may wait for the peer.
+    /// The stream has its time limit for the peer.
     timed: bool,
 }
 
@@ -340,7 +340,7 @@ impl Rendezvous {
         }
     }
 
-    /// Looks after the stream.
+    /// Steps of an established rendezvous.
     fn run(
         &mut self,
         ctx: &mut StepContext<'_>,
@@ -360,7 +360,7 @@ impl Rendezvous {
         DrivenStep::Wait
     }
 
-    /// Sees to it that the endpoint wakes when a time is over.
+    /// Arms the endpoint's timer for the next time limit.
     fn set_timer(&self, ctx: &mut StepContext<'_>, stage: &Stage) {
         let limits = [stage.limit(), self.patience];
         match limits.iter().flatten().map(Limit::remaining).min() {
@@ -376,7 +376,7 @@ impl Rendezvous {
         }
         self.attempt = None;
         if let Some(socket) = &self.resources.socket {
-            // Should it fail, so does the next attempt.
+            // A failure here fails the next attempt.
             let _ = socket.disconnect();
         }
         // Half of the time to all of it: initiators that failed together retry apart.
@@ -403,14 +403,14 @@ impl Rendezvous {
             Stage::Hold(_) if terms.local_psn.is_some() => self.connect(ctx, terms),
             Stage::Hold(limit) | Stage::Pause(limit) if limit.is_over() => self.connect(ctx, terms),
             Stage::Tcp(limit) => match self.tcp_state() {
-                // A peer may have closed its half before we look.
+                // A peer may have closed its half before this check.
                 TcpState::Established | TcpState::CloseWait => self.greet(terms),
                 TcpState::SynSent | TcpState::SynRecv if !limit.is_over() => {
                     Outcome::Wait(Stage::Tcp(limit))
                 }
                 _ => Outcome::Retry,
             },
-            // What it says is out of date.
+            // Its hello is out of date.
             Stage::Request(_, _, said) | Stage::Reply(_, _, said)
                 if said.psn != terms.local_psn =>
             {
@@ -443,7 +443,7 @@ impl Rendezvous {
         }
     }
 
-    /// Sends of the Request what TCP takes; whether that is the rest of it.
+    /// Sends what TCP takes of the Request; returns whether that is all.
     fn send(&self, frame: &mut FrameWriter) -> Result<bool> {
         frame.send(self.resources.socket.as_ref().ok_or(EPIPE)?)
     }

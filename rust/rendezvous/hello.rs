@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the two ends tell each other as private data of the MPA start-up
-//! (docs/rendezvous.md, section "Hello").
+//! The private data of the MPA start-up (docs/rendezvous.md, section "Hello").
 
-/// Octets of it.
+/// Octets of a hello.
 pub(super) const LEN: usize = 24;
 
-/// What it begins with.
+/// The first octets.
 const MAGIC: [u8; 4] = *b"QPQP";
 
-/// The version of this format, and of all that is described with it.
+/// The version of the protocol of docs/rendezvous.md.
 const VERSION: u8 = 1;
 
-/// The sender's packet sequence number is there.
+/// The sender's packet sequence number is present.
 const FLAG_PSN: u8 = 0x01;
 
 /// The two ends are on one host and have no addresses.
@@ -26,11 +25,11 @@ const MAX: u32 = 0x00ff_ffff;
 pub(super) struct Hello {
     /// The sender's queue pair.
     pub(super) from: u32,
-    /// The queue pair it is meant for.
+    /// The addressed queue pair.
     pub(super) to: u32,
-    /// The packet sequence number that the sender begins with, if it is known yet.
+    /// The sender's first packet sequence number, if known yet.
     pub(super) psn: Option<u32>,
-    /// The one that the sender expects of the other end.
+    /// The packet sequence number that the sender expects of the other end.
     pub(super) expects: u32,
     /// The two ends are on one host and have no addresses.
     pub(super) local: bool,
@@ -136,7 +135,7 @@ mod tests {
             *flags |= flag;
             assert!(Hello::parse(&bad).is_none());
         }
-        // A number that is said not to be there.
+        // A number whose flag says that it is absent.
         let mut bad = good;
         let [_, _, _, _, _, flags, ..] = &mut bad;
         *flags &= !FLAG_PSN;

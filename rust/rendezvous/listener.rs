@@ -79,7 +79,7 @@ use crate::{
 /// Milliseconds before which a pending connection is not evicted.
 const MIN_AGE_MS: i64 = 100;
 
-/// Wrong guesses of packet sequence numbers, of which there are 2^24, for each peer.
+/// The rate of wrong packet sequence numbers for each peer; 2^24 numbers exist.
 const GUESSES: Rate = Rate::new::<32, 1>();
 
 /// A listener, and how many responders share it.
@@ -167,7 +167,7 @@ impl RendezvousListeners {
         shared.users = shared.users.saturating_sub(1);
         if shared.users == 0 {
             if let Ok(shared) = open.remove(at) {
-                // Under the lock: the port is free when the next one wants it.
+                // Under the lock: the port is free for the next listener.
                 shared.listener.close();
             }
         }
@@ -340,7 +340,7 @@ impl RendezvousListener {
         Ok(listener)
     }
 
-    /// Makes a socket for both families, or for IPv4 where that is all there is.
+    /// Makes a socket for both families, or for IPv4 on a host without IPv6.
     fn socket(netns: &NetNs, l3mdev: u32) -> Result<ListenSocket> {
         let port = params::rendezvous_port();
         if port == 0 {
@@ -413,7 +413,7 @@ impl RendezvousListener {
         }
     }
 
-    /// Takes a connection whose time is over out of the set.
+    /// Takes a connection whose time limit is over out of the set.
     fn take_overdue(&self) -> Option<Arc<PendingConn>> {
         let mut guard = self.pending.lock();
         let limit = params::mpa_request_timeout_ms();
@@ -432,7 +432,8 @@ impl RendezvousListener {
         drop(found);
     }
 
-    /// Parks a connection request in its pending connection; gives it back if that was evicted.
+    /// Parks a connection request in its pending connection; returns the request if the connection
+    /// was evicted.
     pub(super) fn park(
         &self,
         conn: &Arc<PendingConn>,

@@ -71,7 +71,7 @@ pub(super) struct PendingConn {
     /// | Parked | peer closes, time-out, evicted | Closed |
     #[pin]
     state: Mutex<ConnState>,
-    /// Looks at the socket.
+    /// Handles the socket.
     #[pin]
     look: Work<Self>,
 }
@@ -108,7 +108,7 @@ impl PendingConn {
         Ok(conn)
     }
 
-    /// Has the work item look at the socket. Any context.
+    /// Queues the work item for the socket. Any context.
     pub(super) fn look(self: &Arc<Self>) {
         let _ = work::process().enqueue(self.clone());
     }
@@ -148,7 +148,7 @@ impl PendingConn {
                         *state = ConnState::Reading(reader, socket);
                         return;
                     }
-                    // A queue pair may take the socket now.
+                    // From here on a queue pair may take the socket.
                     Ok(Some(frame)) => match socket.hold() {
                         Ok(socket) => ConnRequest::new(socket, &frame),
                         Err(_) => None,

@@ -44,7 +44,7 @@ use crate::{
     }, //
 };
 
-/// The verdict on a request: does it come from the peer?
+/// The verdict on a request: whether it is from the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The request is the peer's.
@@ -55,7 +55,7 @@ pub(super) enum Verdict {
     Mismatch,
 }
 
-/// What this end does in the MPA start-up, with room for `ird` of the peer's Reads.
+/// The policy of this end in the MPA start-up, with `ird` Reads of the peer.
 ///
 /// The peer's room limits our own Reads: their number is not known before `RTS`. `crc`: CRCs are asked for.
 pub(super) fn policy(crc: bool, ird: u16) -> Policy {
@@ -134,7 +134,7 @@ impl ConnRequest {
         }
     }
 
-    /// Whether the peer has closed, or sent more than it may.
+    /// Whether the peer has closed, or sent more than a Request.
     pub(super) fn is_closed(&self) -> bool {
         has_more(&self.socket)
     }
@@ -204,7 +204,7 @@ impl ConnRequest {
     }
 }
 
-/// Whether an address means something on one link only.
+/// Whether an address is link-local.
 pub(super) fn is_link_local(ip: &IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
@@ -267,7 +267,7 @@ mod tests {
         ] {
             assert!(verdict(hello, TERMS) == Verdict::Mismatch);
         }
-        // What can not be checked proves nothing.
+        // A number that can not be checked proves nothing.
         let hello = Hello {
             expects: 2223,
             ..HELLO

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What waits for `iw_cm` to decide.
+//! Connections that wait for a decision of `iw_cm`.
 
 use iwarp_wire::mpa::startup::Frame;
 use kernel::{
@@ -39,11 +39,11 @@ use crate::{
     }, //
 };
 
-/// A connection that `iw_cm` is to decide on.
+/// A connection that waits for a decision of `iw_cm`.
 pub(crate) struct Offered {
     /// Where it came in.
     pub(super) listener: Arc<Listener>,
-    /// What the peer wants.
+    /// The peer's Request.
     pub(super) request: Frame<'static>,
     /// The addresses.
     pub(super) peers: Peers,
@@ -52,7 +52,7 @@ pub(crate) struct Offered {
 }
 
 impl Offered {
-    /// Looks whether the peer is still waiting.
+    /// Checks whether the peer is still connected.
     #[inline(never)]
     pub(crate) fn step(self, ctx: &mut StepContext<'_>) -> Next {
         if ctx.notes.quit || has_more(&self.socket) || ctx.timer.is_over() {
@@ -84,7 +84,7 @@ impl Offered {
             .ok_or(EINVAL)
             .and_then(|qp| Attachment::new(qp, ctx.endpoint))
             .and_then(|qp| Ok((qp, FrameWriter::new(&reply)?)))
-            // A work item has taken the connection in; its user pays from now on.
+            // A work item has accepted the connection; from now on it is charged to its user.
             .and_then(|prepared| self.socket.charge_to_caller().map(|()| prepared));
         let (qp, frame) = match prepared {
             Ok(prepared) => prepared,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an initiator sets out with.
+//! The plan of an initiator: socket, Request, depths.
 
 use core::net::SocketAddr;
 
@@ -40,12 +40,12 @@ pub(super) struct Plan {
     tos: Option<u8>,
     /// What to ask for.
     pub(super) policy: Policy,
-    /// The user's octets for the peer.
+    /// The user's private data.
     private_data: KVec<u8>,
 }
 
 impl Plan {
-    /// What the user of `iw_cm` has asked for, on a device of these settings.
+    /// The plan for a user's request on a device of these settings.
     pub(super) fn new(
         call: &ConnectCall,
         param: &ConnParam<'_>,
@@ -117,8 +117,9 @@ impl Plan {
 
     /// Gives the socket its own address.
     ///
-    /// rdma_cm draws a port from the range of TCP's own without asking TCP. When a socket has it
-    /// already, any other will do; a port that the user has chosen is usually outside that range.
+    /// rdma_cm draws a port from the range of TCP's own without asking TCP. If another socket has
+    /// that port, TCP draws a new one. A port that the user has chosen is usually outside that
+    /// range.
     fn bind(socket: &Socket, local: &SocketAddr) -> Result {
         match socket.bind(local) {
             Err(EADDRINUSE) if socket.gives_out(local.port()) => {

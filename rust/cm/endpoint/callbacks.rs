@@ -74,7 +74,7 @@ impl Callbacks {
 
 impl Attached for Callbacks {
     fn qp_leaving(&self, _how: Leaving) {
-        // Without a stream there is nothing to be ended gracefully.
+        // Without a stream nothing ends gracefully.
         self.endpoint.abort();
     }
 
@@ -116,7 +116,7 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
-    /// Begins to work for a queue pair; `EINVAL` when it is not fit to be connected.
+    /// Attaches to a queue pair; `EINVAL` if it can not be connected.
     pub(crate) fn new(qp: Arc<Qp>, endpoint: &Arc<Endpoint>) -> Result<Self> {
         let callbacks = Callbacks::new(endpoint, true)?;
         qp.attach(callbacks.clone())?;
@@ -129,7 +129,7 @@ impl Attachment {
     }
 
     /// The callbacks of the receiving end's stream, where a queue pair is connected to itself: its
-    /// other stream tells of the connection.
+    /// other stream reports the connection's events.
     pub(crate) fn mirror_user(&self) -> Result<Arc<dyn StreamUser>> {
         Ok(Callbacks::new(&self.callbacks.endpoint, false)?)
     }

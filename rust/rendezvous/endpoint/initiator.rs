@@ -47,7 +47,7 @@ impl Rendezvous {
         let Some(socket) = &self.resources.socket else {
             return Outcome::Fail;
         };
-        // One that was cut short is over.
+        // An attempt that was aborted has ended.
         self.attempt = None;
         self.attempt = Attempt::begin(ctx.device);
         if self.attempt.is_none() {
@@ -63,7 +63,7 @@ impl Rendezvous {
         };
         match begin() {
             Ok(()) => Outcome::Go(Stage::Tcp(Limit::new(params::connect_timeout_ms()))),
-            // The address may come, and a route.
+            // An address and a route may appear later.
             Err(_) => Outcome::Retry,
         }
     }
@@ -102,7 +102,7 @@ impl Rendezvous {
             Ok(Some(frame)) => frame,
             Ok(None) if limit.is_over() => return Outcome::Retry,
             Ok(None) => return Outcome::Wait(Stage::Reply(reader, limit, said)),
-            // Another service has the port over there.
+            // Another service has the port on the peer's host.
             Err(ReadError::Malformed(_)) => return Outcome::Fail,
             Err(ReadError::Closed | ReadError::Broken(_)) => return Outcome::Retry,
         };

@@ -40,8 +40,8 @@ use crate::{
 const FIRST_OCTETS: usize = 64;
 
 impl Rendezvous {
-    /// Goes on with the receiving end where the peer is the queue pair itself. When that fails the
-    /// sending end notices.
+    /// Makes the steps of the receiving end where the peer is the queue pair itself. When that
+    /// fails the sending end notices.
     #[inline(never)]
     pub(super) fn advance_mirror(&mut self, ctx: &mut StepContext<'_>, terms: &Terms) {
         loop {
@@ -66,7 +66,7 @@ impl Rendezvous {
         }
     }
 
-    /// Looks whether a request is the peer's.
+    /// Checks whether a request is the peer's.
     #[inline(never)]
     pub(super) fn judge_request(
         &self,
@@ -101,7 +101,8 @@ impl Rendezvous {
         }
     }
 
-    /// Whether the connection is closed unheard, since too many guesses came from its address.
+    /// Whether the connection is closed without an answer, since too many guesses came from its
+    /// address.
     fn is_silenced(&self, ctx: &StepContext<'_>, terms: &Terms, request: &ConnRequest) -> bool {
         let guesser = request.guesser(terms, self.qp.qp().qpn(), ctx.device.ifindex());
         match (&self.resources.share, guesser) {
@@ -154,7 +155,7 @@ impl Rendezvous {
             Err(EAGAIN) if !answer.limit.is_over() => {
                 return Outcome::Wait(Stage::Answered(answer));
             }
-            // The peer has begun anew, and comes again.
+            // The peer has aborted this attempt, and will retry.
             Ok(0) | Err(_) => return Outcome::Retry,
             Ok(len) => len,
         };

@@ -73,7 +73,7 @@ pub(in crate::stream) struct Rx {
     pub(in crate::stream) talked: bool,
     /// What was read together with the start-up frame.
     initial: KVec<u8>,
-    /// Octets of it that have been worked on.
+    /// Octets of `initial` that were processed.
     initial_taken: usize,
 }
 
