@@ -6,9 +6,9 @@
 //! - [`mm`]: pages, and memory that others write to
 //! - [`sync`]: locks, contexts, timers, work queues, tables under RCU
 //!
-//! Every raw pointer and nearly every `unsafe` of the module lives below here, and here only do
-//! kernel releases differ. `sys` knows no type of the driver: where C calls back, a trait stands
-//! for the driver's side.
+//! This folder has every raw pointer and nearly every `unsafe` of the module. Code for single
+//! kernel releases stands here only. `sys` knows no type of the driver: where C calls back, a trait
+//! stands for the driver's side.
 
 pub(crate) mod bindings;
 pub(crate) mod crc;

@@ -61,14 +61,6 @@ enum ConnState {
 pub(super) struct PendingConn {
     /// The listener.
     listener: Arc<RendezvousListener>,
-    /// The state of a pending connection.
-    ///
-    /// | state | event | next |
-    /// | --- | --- | --- |
-    /// | Reading | Request | dispatched; Closed, or Parked if the queue pair has no peer |
-    /// | Reading | anything else, time-out, evicted | Closed |
-    /// | Parked | queue pair gets a peer | dispatched; Closed |
-    /// | Parked | peer closes, time-out, evicted | Closed |
     #[pin]
     state: Mutex<ConnState>,
     /// Handles the socket.

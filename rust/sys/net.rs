@@ -133,8 +133,8 @@ pub(super) fn storage_len(addr: &SocketAddr) -> c_int {
 
 /// A counted reference to a network namespace.
 ///
-/// It keeps the namespace from ending, as a user's socket does. Nothing that the end of the
-/// namespace has to remove may therefore own one: a device gets one for each use.
+/// The reference keeps the namespace from ending, as a user's socket does. So no object that the
+/// end of the namespace removes may own one: a device takes one for each use.
 ///
 /// # Invariants
 ///

@@ -5,7 +5,7 @@
 //! A process may write to memory while the device copies from it. A sender on this host may share
 //! the pages of a socket buffer with a file or a process. A slice would promise the compiler that
 //! there are no such writes. [`Octets`] is read by C's `memcpy()`, as the kernel copies from other
-//! memory that is shared so, or by volatile loads. A value may be of any time, but it is read once.
+//! memory that is shared so, or by volatile loads. A value is read once, at an unspecified time.
 //!
 //! C header: [`include/linux/string.h`](srctree/include/linux/string.h)
 
@@ -46,7 +46,7 @@ struct Word(u64);
 impl<'a> From<&'a [u8]> for Octets<'a> {
     #[inline]
     fn from(octets: &'a [u8]) -> Self {
-        // INVARIANT: Those of a slice, to which there are no writes.
+        // INVARIANT: The octets of a slice, to which there are no writes.
         Self {
             data: NonNull::from(octets).cast(),
             len: octets.len(),
@@ -67,7 +67,7 @@ impl<'a> Octets<'a> {
     ///
     /// # Safety
     ///
-    /// They can be read during `'a`; others may write to them.
+    /// The octets can be read during `'a`; others may write to them.
     #[inline]
     pub(in crate::sys) unsafe fn from_raw(data: NonNull<u8>, len: usize) -> Self {
         // INVARIANT: By this function's contract.
@@ -90,7 +90,7 @@ impl<'a> Octets<'a> {
         self.len == 0
     }
 
-    /// The first `max`, or all of them if there are fewer.
+    /// The first `max` octets, or all if there are fewer.
     #[inline]
     pub(crate) fn up_to(self, max: usize) -> Self {
         // INVARIANT: A part.
@@ -113,13 +113,13 @@ impl<'a> Octets<'a> {
         })
     }
 
-    /// The first `n`, and those behind them; `None` if there are fewer than `n`.
+    /// The first `n` octets, and the rest; `None` if there are fewer than `n`.
     #[inline]
     pub(crate) fn split_at_checked(self, n: usize) -> Option<(Self, Self)> {
         Some((self.up_to(n), self.after(n)?))
     }
 
-    /// A copy of the first `N`, made by word; `None` if there are fewer.
+    /// A copy of the first `N` octets, made by word; `None` if there are fewer.
     #[inline]
     pub(crate) fn first_chunk<const N: usize>(self) -> Option<[u8; N]> {
         if self.len < N {
@@ -145,7 +145,7 @@ impl<'a> Octets<'a> {
         Some(out)
     }
 
-    /// Copies them to `to`, without a regard to what is there.
+    /// Copies the octets to `to`, whatever is there.
     ///
     /// # Safety
     ///
@@ -157,7 +157,7 @@ impl<'a> Octets<'a> {
         unsafe { bindings::memcpy(to.cast(), self.data.as_ptr().cast(), self.len) };
     }
 
-    /// Copies them to `to`, which has as many octets; `false`, and nothing is copied, if it has not.
+    /// Copies the octets to `to`; `false`, and nothing is copied, if the lengths differ.
     #[inline]
     pub(crate) fn copy_to(self, to: &mut [u8]) -> bool {
         if to.len() != self.len {
@@ -168,7 +168,7 @@ impl<'a> Octets<'a> {
         true
     }
 
-    /// Appends a copy of them to `vec`, as far as that has capacity; how many.
+    /// Appends a copy of the octets to `vec`, as far as it has capacity; returns how many.
     #[inline]
     pub(crate) fn append_to<A: Allocator>(self, vec: &mut Vec<u8, A>) -> usize {
         let room = vec.spare_capacity_mut();
@@ -180,7 +180,7 @@ impl<'a> Octets<'a> {
         octets.len
     }
 
-    /// Continues the CRC-32C `seed` over them; nothing is inverted.
+    /// Continues the CRC-32C `seed` over the octets; nothing is inverted.
     #[inline]
     pub(crate) fn crc32c(self, seed: u32) -> u32 {
         // SAFETY: By the type invariant; C reads each octet once.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reading what TCP has received, where it lies.
+//! Access to received octets in TCP's socket buffers.
 //!
 //! A socket buffer is a linear part, a number of page fragments, and perhaps a list of further
 //! buffers. A [`SkbView`] shows some of its octets as one sequence. Reading forwards is fast: the
-//! piece that was read last is remembered, and where it lies.
+//! view remembers the piece that was read last.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
@@ -114,7 +114,7 @@ impl<'a> SkbView<'a> {
     /// the end of the view.
     #[inline]
     pub(crate) fn chunk(&self, off: usize, max: usize) -> Octets<'a> {
-        // Several FPDUs lie in one piece, and each is looked at more than once.
+        // Several FPDUs lie in one piece, and each is read more than once.
         let (start, piece) = self.last.get();
         let rest = match off.checked_sub(start).and_then(|skip| piece.after(skip)) {
             Some(rest) if !rest.is_empty() => rest,

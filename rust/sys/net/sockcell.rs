@@ -6,7 +6,7 @@
 //! obtained (callback, spin lock, `lock_sock`), opens the cell; nothing else does. TCP calls back
 //! into its user while the user calls TCP: `sk_write_space` out of `tcp_sendmsg_locked`,
 //! `sk_data_ready` out of `sk_flush_backlog`. Such an inner call finds the cell open already, and
-//! is refused. It can leave a note for the holder of the outer one.
+//! is refused. The inner call can leave a note for the holder.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -78,8 +78,8 @@ impl<T> SockCell<T> {
     ///
     /// # Errors
     ///
-    /// [`OpenError::Nested`] inside a callback that TCP makes while the cell is open; by
-    /// [`Self::note`] the outer holder learns of it.
+    /// [`OpenError::Nested`] inside a callback that TCP makes while the cell is open;
+    /// [`Self::note`] leaves a note for the outer holder.
     #[inline]
     pub(crate) fn open<'a>(&'a self, locked: &'a mut Locked) -> Result<Opened<'a, T>, OpenError> {
         if !core::ptr::eq(locked.as_ptr(), self.sock.as_ptr()) {

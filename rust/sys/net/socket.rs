@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TCP sockets of the kernel, for connections that are worked on in softirq context.
+//! TCP sockets for connections that are served in softirq context.
 //!
 //! - [`Socket`]: a connection, as its owner sees it, in process context
 //! - [`OwnerSock`]: on whose behalf a connection is accepted
-//! - [`UnheldSocket`]: one that came in, and does not keep its network namespace yet
+//! - [`UnheldSocket`]: an accepted connection that does not hold its network namespace yet
 //! - [`ListenSocket`]: a listening socket, and the connections that come in
 //! - [`SockRef`]: a reference, to lock the socket
 //! - [`Locked`]: what the holder of the socket may do; obtained by [`SockRef::lock`],
@@ -70,8 +70,9 @@ pub(crate) use self::{
 /// A TCP connection, or what is to become one. Process context; all may sleep.
 ///
 /// It keeps its network namespace from ending, as a user's socket does. When it is dropped the
-/// callbacks are restored: none is running or will run then. The handler is let go, and the socket
-/// is released. FIN closes it, or a reset after [`Socket::set_linger_abort`].
+/// callbacks are restored: none is running or will run then. The reference to the handler is
+/// dropped, and the socket is released. FIN closes it, or a reset after
+/// [`Socket::set_linger_abort`].
 pub(crate) struct Socket {
     /// The C object.
     base: Base,
@@ -112,7 +113,7 @@ impl Socket {
         socket
     }
 
-    /// Has it keep its namespace from ending; `ENODEV` if that has begun.
+    /// Takes a reference to the socket's namespace; `ENODEV` if the end of the namespace has begun.
     fn hold_net(&self) -> Result {
         // SAFETY: The socket is ours, and a TCP one; process context.
         match unsafe { bindings::rsiw_sk_hold_net(self.base.sk()) } {
@@ -146,8 +147,8 @@ impl Socket {
         to_result(unsafe { bindings::rsiw_sock_disconnect(self.base.as_ptr()) })
     }
 
-    /// Has the memory cgroup of the current process pay for an accepted connection, which no process
-    /// pays for.
+    /// Charges an accepted connection, which is charged to no process, to the memory cgroup of the
+    /// current process.
     ///
     /// # Errors
     ///
@@ -168,8 +169,8 @@ impl Socket {
         to_result(unsafe { bindings::rsiw_sk_inherit(self.base.sk(), owner.0.sk()) })
     }
 
-    /// Begins to connect. The callback [`Handler::state_change`] tells the end of it, and
-    /// [`Socket::tcp_state`] and [`Socket::take_error`] which.
+    /// Begins to connect. [`Handler::state_change`] is called at the end of it;
+    /// [`Socket::tcp_state`] and [`Socket::take_error`] return the outcome.
     pub(crate) fn connect_nonblocking(&self, addr: &SocketAddr) -> Result {
         let mut storage = to_storage(addr);
         // SAFETY: The socket is ours; the address is one of as many octets.
@@ -220,7 +221,7 @@ impl Socket {
         unsafe { bindings::rsiw_sk_cap_sndbuf(self.base.sk(), octets) }
     }
 
-    /// Sends what there is room for; how many octets.
+    /// Sends as far as there is room; returns how many octets.
     ///
     /// # Errors
     ///
@@ -232,7 +233,7 @@ impl Socket {
         octets(sent)
     }
 
-    /// Receives what there is, up to the size of `buf`; 0 octets: the peer has sent FIN.
+    /// Receives what has arrived, up to the size of `buf`; 0 octets: the peer has sent FIN.
     ///
     /// # Errors
     ///
@@ -258,14 +259,14 @@ impl Socket {
         (error < 0).then(|| Error::from_errno(error))
     }
 
-    /// Has TCP call `handler`, in place of the one before, if any, which is let go.
+    /// Installs `handler`, in place of an earlier one, whose reference is dropped.
     ///
-    /// What happened before is not told: look at the state, and read, after this.
+    /// Earlier events are not repeated: the caller checks the state, and reads, after this.
     pub(crate) fn install<H: Handler>(&self, handler: Arc<H>) {
         self.put(callback::install(&self.base, handler));
     }
 
-    /// Replaces the note of what is installed, and lets go of the handler before.
+    /// Replaces the note of the installed handler, and drops the earlier handler.
     fn put(&self, new: Installed) {
         let old = self.installed.replace(new);
         // SAFETY: The callbacks of a connection run under its lock, which the exchange held: none
@@ -309,10 +310,11 @@ impl OwnerSock {
     }
 }
 
-/// A connection that came in unasked, and that does not keep its network namespace from ending.
-/// Process context; all may sleep.
+/// An accepted connection that does not keep its network namespace from ending. Process context;
+/// all may sleep.
 ///
-/// Its owner drops it before that end. It is reset then, so that TCP has nothing left of it.
+/// Its owner drops it before the namespace ends. The drop resets it, so no TIME-WAIT socket
+/// remains.
 pub(crate) struct UnheldSocket(Socket);
 
 impl UnheldSocket {

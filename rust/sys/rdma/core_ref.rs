@@ -23,7 +23,7 @@ use kernel::{
     }, //
 };
 
-/// No more users are let in.
+/// No more users are admitted.
 const RETIRED: u32 = 1 << 31;
 
 /// A pointer-like value and its users.
@@ -33,7 +33,7 @@ pub(crate) struct CoreRef<T> {
     value: T,
     /// One for each user, one until it is retired, and [`RETIRED`] from then on.
     users: Atomic<u32>,
-    /// There are no users any more.
+    /// Completed when no user is left.
     #[pin]
     idle: Completion,
 }
@@ -180,7 +180,7 @@ mod tests {
         assert!(!one.get());
         assert!(one.with(|_| ()).is_none());
         assert!(one.users.load(Relaxed) == RETIRED | 1);
-        // The last one ends the wait.
+        // The last user ends the wait.
         one.put();
         one.idle.wait_for_completion();
         assert!(!one.get());

@@ -47,7 +47,7 @@ use crate::sys::rdma::{
     }, //
 };
 
-/// What a completion queue is to be like.
+/// Parameters of a new completion queue.
 pub(crate) struct CqRequest {
     /// Entries at least.
     pub(crate) entries: u32,
@@ -57,7 +57,7 @@ pub(crate) struct CqRequest {
     pub(crate) core: Arc<CoreRef<CoreCq>>,
 }
 
-/// What a queue pair is to be like.
+/// Parameters of a new queue pair.
 pub(crate) struct QpRequest<'a, D: Driver> {
     /// The protection domain.
     pub(crate) pd: &'a Arc<D::Pd>,
@@ -67,7 +67,7 @@ pub(crate) struct QpRequest<'a, D: Driver> {
     pub(crate) recv_cq: Arc<D::Cq>,
     /// The receive queue it shares, if it does.
     pub(crate) srq: Option<Arc<D::Srq>>,
-    /// What it has to hold.
+    /// The requested capacity.
     pub(crate) cap: Cap,
     /// Every send work request asks for a completion.
     pub(crate) signal_all: bool,
@@ -77,11 +77,11 @@ pub(crate) struct QpRequest<'a, D: Driver> {
     pub(crate) core: Arc<CoreRef<CoreQp>>,
 }
 
-/// What there is to tell of a queue pair just made.
+/// Results of making a queue pair.
 pub(crate) struct QpInfo<'a> {
     /// The number of the queue pair.
     pub(crate) number: u32,
-    /// What it really holds.
+    /// The actual capacity.
     pub(crate) cap: Cap,
     /// The ring of its send queue.
     pub(crate) sq: &'a Arc<Ring>,
@@ -89,7 +89,7 @@ pub(crate) struct QpInfo<'a> {
     pub(crate) rq: Option<&'a Arc<Ring>>,
 }
 
-/// What a shared receive queue is made with, or tells.
+/// Attributes of a shared receive queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SrqAttr {
     /// Work requests.
@@ -114,7 +114,7 @@ pub(crate) struct UserMr {
     pub(crate) access: u32,
 }
 
-/// When a kernel user wants to be called by a completion queue.
+/// The condition under which a completion queue calls a kernel user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
     /// At a solicited or unsuccessful completion.
@@ -161,7 +161,7 @@ pub(crate) unsafe trait Driver: Sized + 'static {
 
     /// Makes a device of that name on an interface (`rdma link add`).
     fn new_link(name: &CStr, netdev: &Netdev<'_>) -> Result;
-    /// Something happened to an interface. Under the RTNL.
+    /// An event of an interface. Under the RTNL.
     fn netdev_event(event: NetdevEvent, netdev: &Netdev<'_>);
     /// IP addresses, or the link, of some interface have changed.
     fn interfaces_changed();
@@ -194,7 +194,7 @@ pub(crate) unsafe trait Driver: Sized + 'static {
     fn destroy_cq(cq: &Arc<Self::Cq>);
     /// Hands completions out. Any context.
     fn poll_cq(device: &Self::Device, cq: &Self::Cq, room: &mut WcRoom<'_>);
-    /// Arms the queue; gives whether there are completions already. Any context.
+    /// Arms the queue; returns whether it has completions already. Any context.
     fn arm_cq(cq: &Self::Cq, arm: Arm) -> bool;
 
     /// Makes a queue pair.
@@ -202,15 +202,15 @@ pub(crate) unsafe trait Driver: Sized + 'static {
         -> Result<Arc<Self::Qp>>;
     /// What there is to tell of it.
     fn qp_info(qp: &Self::Qp) -> QpInfo<'_>;
-    /// The core's object leads to it from now on.
+    /// The core's object refers to the queue pair from now on.
     fn qp_is_made(qp: &Arc<Self::Qp>);
-    /// Tells `rdma resource show` of it.
+    /// Adds attributes for `rdma resource show`.
     fn describe_qp(qp: &Self::Qp, attrs: &mut ResAttrs<'_>);
     /// Changes attributes.
     fn modify_qp(device: &Arc<Self::Device>, qp: &Arc<Self::Qp>, change: &Change) -> Result;
     /// Tells attributes.
     fn query_qp(qp: &Self::Qp) -> Attributes;
-    /// Nothing is heard of the queue pair any more after this.
+    /// The queue pair makes no completion and no event after this.
     fn destroy_qp(device: &Arc<Self::Device>, qp: &Arc<Self::Qp>);
     /// Posts send work requests; stops at the first that can not be. Any context.
     fn post_send(qp: &Arc<Self::Qp>, wrs: &mut SendWrs<'_>) -> Result;
@@ -233,7 +233,7 @@ pub(crate) unsafe trait Driver: Sized + 'static {
     fn query_srq(srq: &Self::Srq) -> SrqAttr;
     /// Arms the limit event.
     fn limit_srq(srq: &Self::Srq, limit: u32) -> Result;
-    /// Nothing is heard of the queue any more after this.
+    /// The queue makes no event after this.
     fn destroy_srq(srq: &Arc<Self::Srq>);
     /// Posts receive work requests; stops at the first that can not be. Any context.
     fn post_srq(srq: &Self::Srq, wrs: &mut RecvWrs<'_>) -> Result;

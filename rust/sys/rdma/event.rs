@@ -20,9 +20,9 @@ use crate::sys::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum QpEvent {
-    /// The stream broke for a reason which no completion tells.
+    /// The stream broke for a reason that no completion reports.
     Fatal = bindings::ib_event_type_IB_EVENT_QP_FATAL,
-    /// The peer wanted what memory here does not allow.
+    /// The peer accessed memory without the right.
     AccessErr = bindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
     /// Nothing is taken from the shared receive queue any more.
     LastWqeReached = bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
@@ -87,7 +87,7 @@ impl CoreCq {
         }
     }
 
-    /// Tells the owner that completions are lost. Process context; the handler may sleep.
+    /// Reports lost completions to the owner. Process context; the handler may sleep.
     pub(crate) fn dispatch_error(&self) {
         let cq = self.0.as_ptr();
         // SAFETY: By the invariant of the type; a handler takes an event and the context.
@@ -121,7 +121,7 @@ impl CoreQp {
         Self(QpPtr(qp))
     }
 
-    /// Tells the owner of an event. Process context; the handler may sleep.
+    /// Reports an event to the owner. Process context; the handler may sleep.
     pub(crate) fn dispatch(&self, event: QpEvent) {
         let qp = self.0.as_ptr();
         // SAFETY: By the invariant of the type; a handler takes an event and the context.
@@ -162,7 +162,7 @@ impl CoreSrq {
         Self(srq)
     }
 
-    /// Tells the owner that the queue has fallen below its limit. Process context.
+    /// Reports to the owner that the queue has fallen below its limit. Process context.
     pub(crate) fn dispatch_limit(&self) {
         let srq = self.0.as_ptr();
         // SAFETY: By the invariant of the type; a handler takes an event and the context.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The iWARP connection manager of `ib_core` (`iw_cm`), as this driver meets it.
+//! The iWARP connection manager of `ib_core` (`iw_cm`).
 //!
-//! `iw_cm` asks for connections through five functions of the table of verbs and is told of them
-//! by events. It treats an event in the wrong place as a fatal bug of the kernel, so the places
+//! `iw_cm` calls five functions of the table of verbs to make connections, and receives events
+//! about them. It treats an event in the wrong place as a fatal bug of the kernel, so the places
 //! are types here:
 //!
 //! ```text
@@ -67,23 +67,23 @@ use crate::sys::rdma::{
 pub(crate) struct Handle(NonZeroUsize);
 
 impl Handle {
-    /// Makes a handle of a number; there is none for 0.
+    /// Makes a handle of a number; `None` for 0.
     pub(crate) fn new(number: usize) -> Option<Self> {
         NonZeroUsize::new(number).map(Self)
     }
 
-    /// How `iw_cm` keeps it: as a pointer that points nowhere.
+    /// The handle as `iw_cm` stores it: a pointer that is never followed.
     fn to_provider_data(self) -> *mut c_void {
         core::ptr::without_provenance_mut(self.0.get())
     }
 
-    /// What `iw_cm` has kept; `None` if that is nothing.
+    /// The handle that `iw_cm` has stored; `None` for a null pointer.
     pub(in crate::sys) fn from_provider_data(data: *mut c_void) -> Option<Self> {
         Self::new(data.addr())
     }
 }
 
-/// What the user wants of a connection (`struct iw_cm_conn_param`).
+/// The user's parameters of a connection (`struct iw_cm_conn_param`).
 #[derive(Clone, Copy)]
 pub(crate) struct ConnParam<'a> {
     /// The number of the queue pair.
@@ -128,7 +128,8 @@ pub(crate) trait CmOps: Driver {
     /// Ends listening.
     fn unlisten(device: &Arc<Self::Device>, listener: Handle);
 
-    /// Tells `rdma resource show` of a connection or a listener, which may be gone.
+    /// Adds attributes of a connection or a listener, which may have ended, for `rdma resource
+    /// show`.
     fn describe_cm_id(device: &Arc<Self::Device>, handle: Handle, attrs: &mut ResAttrs<'_>);
 
     /// Finds a queue pair by its number, which is not destroyed until `iw_cm` gives it back. Any

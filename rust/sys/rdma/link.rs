@@ -2,9 +2,9 @@
 
 //! Types of `rdma link add`.
 //!
-//! Two modules must not register the same type. The core warns, ignores the second one, and
-//! crashes when that is taken out again. So the module has type `siw` only as long as the
-//! in-tree module of that name is not loaded. It gives the type up before that is loaded.
+//! Two modules must not register the same type. The core warns, ignores the second one, and crashes
+//! when that is taken out again. So the module has type `siw` only as long as the in-tree module of
+//! that name is not loaded. The module unregisters the type before the in-tree module is loaded.
 //!
 //! C header: [`include/rdma/rdma_netlink.h`](srctree/include/rdma/rdma_netlink.h)
 
@@ -101,19 +101,19 @@ impl<D: Driver> PinnedDrop for LinkType<D> {
     }
 }
 
-/// A type of link that another module has the better right to.
+/// A type of link that yields to another module.
 ///
 /// # Invariants
 ///
 /// The notifier is registered from the end of initialisation until dropped.
 #[pin_data(PinnedDrop)]
 pub(crate) struct SharedLinkType<D: Driver> {
-    /// Tells of modules coming and going.
+    /// The notifier of loaded and unloaded modules.
     #[pin]
     block: Opaque<bindings::notifier_block>,
     /// The name of the type, which is also that of the other module.
     name: &'static CStr,
-    /// The registration, while the other module is not there.
+    /// The registration, while the other module is not loaded.
     #[pin]
     link: Mutex<Option<Pin<KBox<LinkType<D>>>>>,
 }
@@ -124,7 +124,7 @@ unsafe impl<D: Driver> Send for SharedLinkType<D> {}
 unsafe impl<D: Driver> Sync for SharedLinkType<D> {}
 
 impl<D: Driver> SharedLinkType<D> {
-    /// Registers type `name` unless there is a module of that name; steps aside when one comes.
+    /// Registers type `name` while no module of that name is loaded.
     pub(crate) fn new(name: &'static CStr) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             block: Opaque::new(bindings::notifier_block {
@@ -145,12 +145,12 @@ impl<D: Driver> SharedLinkType<D> {
         })
     }
 
-    /// Registers the type; without it life goes on.
+    /// Registers the type; a failure is ignored.
     fn register(name: &'static CStr) -> Option<Pin<KBox<LinkType<D>>>> {
         KBox::pin_init(LinkType::new(name), GFP_KERNEL).ok()
     }
 
-    /// A module comes or goes.
+    /// A module is loaded or unloaded.
     ///
     /// # Safety
     ///

@@ -43,7 +43,7 @@ use crate::sys::{
 /// `umem` is a pinned `ib_umem`, and `pages` are all of its pages in order. The first octet in use
 /// is at `first` of the first page.
 pub(crate) struct UserPages {
-    /// What keeps the pages.
+    /// The pinned memory.
     umem: NonNull<bindings::ib_umem>,
     /// The pages.
     pages: KVVec<*mut bindings::page>,
@@ -149,8 +149,8 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// Room for `max` pieces. The context as `flags` say: the memory is never `vmalloc()`'s, which
-    /// knows no atomic context.
+    /// An empty list for `max` pieces. `flags` decide about the context: the memory is never
+    /// `vmalloc()`'s, which is not allowed in atomic context.
     pub(crate) fn with_capacity(max: usize, flags: Flags) -> Result<Self> {
         Ok(Self {
             list: KVec::with_capacity(max, flags)?,
@@ -193,7 +193,7 @@ impl Segments {
                     u64::from(bindings::rsiw_sg_dma_len(sg)),
                 )
             };
-            // An offset beyond the first entry is a mistake of the caller: nothing is taken.
+            // An offset beyond the first entry is an error of the caller: nothing is taken.
             let Some(used) = len.checked_sub(skip) else {
                 break;
             };

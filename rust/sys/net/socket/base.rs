@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What connections and listening sockets have in common.
+//! The part that connections and listening sockets share.
 //!
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
 
@@ -25,7 +25,7 @@ use super::{
     Storage, //
 };
 
-/// A TCP socket and what TCP called in it at first. Process context; all may sleep.
+/// A TCP socket with its original callbacks. Process context; all may sleep.
 ///
 /// # Invariants
 ///
@@ -38,7 +38,7 @@ pub(crate) struct Base {
     original: bindings::rsiw_sock_callbacks,
 }
 
-// SAFETY: A socket belongs to no thread; what is called on it locks it.
+// SAFETY: A socket belongs to no thread; its functions lock it.
 unsafe impl Send for Base {}
 
 impl Base {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What TCP calls.
+//! Callbacks of TCP.
 //!
 //! The socket's user data is the handler, an [`Arc`] of which the socket owns one reference. Each
 //! type of handler has its own C functions, which are exchanged together with it.
@@ -38,17 +38,17 @@ use super::{
 /// The alignment that the user data of a socket needs: C keeps flags in its low bits.
 const ALIGN: usize = 8;
 
-/// What TCP tells the user of a connection.
+/// TCP's callbacks to the user of a connection.
 ///
 /// All are called under the socket's lock. The context is softirq, or process context with bottom
 /// halves on, when the lock's owner lets TCP process its backlog. They must not sleep, not
 /// lock this or another socket, and may come out of calls into TCP that the handler itself makes.
 /// The handler's type needs an alignment of 8.
 pub(crate) trait Handler: Send + Sync + Sized + 'static {
-    /// There is something to read: data, or the end of it.
+    /// Data or FIN can be read.
     fn data_ready(this: ArcBorrow<'_, Self>, sock: CallbackSock<'_>);
 
-    /// There may be room to send again ([`Locked::stream_writable`] says).
+    /// There may be room to send again ([`Locked::stream_writable`]).
     fn write_space(this: ArcBorrow<'_, Self>, sock: CallbackSock<'_>);
 
     /// The state of the connection has changed.
@@ -58,7 +58,7 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
     fn error_report(this: ArcBorrow<'_, Self>, sock: CallbackSock<'_>);
 }
 
-/// What TCP tells the user of a listening socket.
+/// TCP's callback to the user of a listening socket.
 ///
 /// The type needs an alignment of 8.
 pub(crate) trait Incoming: Send + Sync + Sized + 'static {
@@ -98,7 +98,7 @@ impl DerefMut for CallbackSock<'_> {
     }
 }
 
-/// The note of a handler in a socket: how to let go of it.
+/// The note of a handler in a socket, with the function that drops it.
 #[derive(Clone, Copy)]
 pub(super) struct Installed {
     /// Drops the reference.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! References to sockets, and the ways to make a socket exclusively one's own.
+//! References to sockets, and the ways to hold a socket exclusively.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -64,8 +64,8 @@ impl SockRef {
         unsafe { bindings::rsiw_tcp_retransmits(self.as_ptr()) }
     }
 
-    /// Makes the socket the caller's. Process context; sleeps. When the guard is dropped, the
-    /// caller works off what came meanwhile, callbacks included.
+    /// Owns the socket (`lock_sock()`). Process context; sleeps. When the guard is dropped, the
+    /// caller processes the backlog, callbacks included.
     pub(crate) fn lock(&self) -> LockedProc<'_> {
         // SAFETY: By the type invariant.
         unsafe { bindings::rsiw_sk_lock(self.as_ptr()) };
@@ -75,7 +75,7 @@ impl SockRef {
 
     /// Makes the socket the caller's for a short while. Process context with bottom halves on or
     /// off, or softirq context; not with interrupts off, and not under the lock of a socket. Does
-    /// not sleep, but waits for a CPU that has it.
+    /// not sleep, but spins while another CPU holds it.
     ///
     /// # Errors
     ///

@@ -46,9 +46,10 @@ use crate::sys::sync::work;
 /// A TCP socket that listens. Process context; all may sleep.
 ///
 /// That of a process keeps its network namespace from ending, as its other sockets do. A shared one
-/// does not: its owner drops it when the interface it serves goes. Dropping it resets connections that
-/// were not accepted. A call of [`Incoming`] for an earlier child may still be running then. A work
-/// item releases the handler after the RCU grace period of such a call (some 30 ms).
+/// does not: its owner drops it at the end of the interface that it serves. Dropping it resets
+/// connections that were not accepted. A call of [`Incoming`] for an earlier child may still be
+/// running then. A work item releases the handler after the RCU grace period of such a call (some
+/// 30 ms).
 pub(crate) struct ListenSocket {
     /// The C object.
     base: Base,
@@ -56,12 +57,12 @@ pub(crate) struct ListenSocket {
     installed: Cell<Option<Arc<Leftover>>>,
 }
 
-/// A handler that is let go once no call of it can be running.
+/// A handler that is dropped once no call of it can be running.
 #[pin_data]
 struct Leftover {
     /// The handler.
     installed: Installed,
-    /// Waits and lets go.
+    /// Waits for the grace period, and drops the handler.
     #[pin]
     work: Work<Self, 0>,
 }
@@ -74,7 +75,7 @@ impl WorkItem<0> for Leftover {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        // SAFETY: Process context. A child may be telling of itself without the socket's lock.
+        // SAFETY: Process context. A child may be calling the handler without the socket's lock.
         unsafe { bindings::synchronize_rcu() };
         // SAFETY: The handler was taken out before the item was queued, once, and callers that found
         // it before are through.
@@ -125,7 +126,7 @@ impl ListenSocket {
             return Err(EBUSY);
         }
         let place = UniqueArc::<Leftover>::new_uninit(GFP_KERNEL)?;
-        // Before it listens, so that the first child is told of.
+        // Installed before the socket listens, so that the first child calls it.
         let installed = callback::install_incoming(&self.base, handler);
         let leftover = place.pin_init_with(pin_init!(Leftover {
             installed,
@@ -144,12 +145,13 @@ impl ListenSocket {
     ///
     /// # Errors
     ///
-    /// `ENODEV`: it is gone again, with its namespace. Others: none could be taken.
+    /// `ENODEV`: its namespace ends. Others: none could be taken.
     pub(crate) fn accept(&self) -> Result<Option<Socket>> {
         self.next_child()?.map(Socket::from_base).transpose()
     }
 
-    /// As [`accept`](Self::accept), for one that has to be looked at first. Never `ENODEV`.
+    /// As [`accept`](Self::accept), for a connection that does not hold its namespace. Never
+    /// `ENODEV`.
     pub(crate) fn accept_unheld(&self) -> Result<Option<UnheldSocket>> {
         Ok(self.next_child()?.map(UnheldSocket::new))
     }
@@ -173,7 +175,7 @@ impl ListenSocket {
         }))
     }
 
-    /// Takes the handler out, and has it let go.
+    /// Takes the handler out, and queues its drop.
     fn uninstall(&self) {
         if let Some(leftover) = self.installed.take() {
             callback::uninstall(&self.base);

@@ -96,7 +96,7 @@ impl Locked {
         TcpState::from_raw(unsafe { bindings::rsiw_sk_state(self.as_ptr()) })
     }
 
-    /// What the connection tells of itself.
+    /// State of the connection for `rdma resource show`.
     pub(crate) fn info(&self) -> TcpInfo {
         let mut info = bindings::rsiw_tcp_info::default();
         // SAFETY: By the type invariant.
@@ -142,9 +142,9 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_unsent_tail(self.as_ptr()) }
     }
 
-    /// The octets that TCP's last unsent buffer has places for, if they begin with a page; 0 if it
-    /// has none left. More than any burst if there is no such buffer: none at all, or one that
-    /// [`Self::end_record`] closed.
+    /// The octets that TCP's last unsent buffer has fragments left for, if they begin with a page;
+    /// 0 if it has no fragment left. More than any burst if there is no such buffer: none at all,
+    /// or one that [`Self::end_record`] closed.
     #[inline]
     pub(crate) fn tail_room(&self) -> u32 {
         // SAFETY: By the type invariant.
@@ -258,7 +258,7 @@ impl Locked {
         unsafe { bindings::rsiw_sk_reserve(self.as_ptr(), octets) }
     }
 
-    /// TCP need not keep memory any more: what is free of it goes back at once.
+    /// Ends the reservation: its free part goes back at once.
     pub(crate) fn unreserve(&mut self) {
         // SAFETY: By the type invariant.
         unsafe { bindings::rsiw_sk_unreserve(self.as_ptr()) }
@@ -285,7 +285,8 @@ impl Locked {
         unsafe { bindings::rsiw_sk_leave_charge(self.as_ptr(), octets) }
     }
 
-    /// Gives up the fragment that [`Self::send_copy`] copies into, which a socket keeps otherwise.
+    /// Releases the page fragment that [`Self::send_copy`] copies into, which a socket otherwise
+    /// keeps.
     pub(crate) fn drop_fragment(&mut self) {
         // SAFETY: By the type invariant.
         unsafe { bindings::rsiw_sk_drop_frag(self.as_ptr()) }
@@ -336,10 +337,10 @@ impl Locked {
         unsafe { bindings::rsiw_tcp_send_fin(self.as_ptr()) }
     }
 
-    /// Shows what came in order to `f`, buffer by buffer, until `f` takes less than a whole buffer.
-    /// `f` returns how many octets it took. Returns the sum, which [`Self::receive_done`] has to be
-    /// told: until then TCP keeps the octets. The first `seen` octets, which earlier walks took and
-    /// it was not told of, are not shown again, nor are FIN and urgent marks.
+    /// Passes received octets in order to `f`, buffer by buffer, until `f` takes less than a whole
+    /// buffer. `f` returns how many octets it took. Returns the sum, which the caller reports by
+    /// [`Self::receive_done`]: until then TCP keeps the octets. Skipped are the first `seen`
+    /// octets, which earlier walks took and did not report, FIN and urgent marks.
     #[inline]
     pub(crate) fn receive_walk(
         &mut self,
@@ -372,8 +373,7 @@ impl Locked {
         sum
     }
 
-    /// Tells TCP that the first `len` octets that came were read: it frees them, and tells the
-    /// peer of the room.
+    /// Reports the first `len` received octets as read: TCP frees them, and advertises the room.
     #[inline]
     pub(crate) fn receive_done(&mut self, len: usize) {
         // SAFETY: By the type invariant.

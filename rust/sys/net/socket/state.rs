@@ -9,7 +9,7 @@ use super::bindings;
 /// The states of a TCP connection (RFC 9293 section 3.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TcpState {
-    /// Both ways are open.
+    /// Both directions are open.
     Established,
     /// SYN was sent.
     SynSent,
@@ -33,7 +33,7 @@ pub(crate) enum TcpState {
     Closing,
 }
 
-/// What a connection tells of itself.
+/// State of a connection for `rdma resource show`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TcpInfo {
     /// The state.

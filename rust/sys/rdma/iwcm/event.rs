@@ -27,7 +27,7 @@ use crate::sys::{
 pub(crate) struct Peers {
     /// The address of this end.
     pub(crate) local: SocketAddr,
-    /// The other one.
+    /// The address of the peer.
     pub(crate) remote: SocketAddr,
 }
 
@@ -39,10 +39,10 @@ pub(crate) struct Depths {
 }
 
 impl Depths {
-    /// Nothing is known of them.
+    /// Unknown depths.
     pub(crate) const NONE: Self = Self { ird: 0, ord: 0 };
 
-    /// Clamps what is agreed on, or what the peer says of itself.
+    /// Clamps agreed depths, or those of the peer.
     pub(crate) fn new(ird: u16, ord: u16) -> Self {
         let clamp = |depth: u16| u8::try_from(depth).unwrap_or(u8::MAX);
         Self {
@@ -181,10 +181,10 @@ impl Connecting {
         }
     }
 
-    /// There is no connection. With `ECONNREFUSED` and `ECONNRESET` the user hears of a rejection,
-    /// with `ETIMEDOUT` of an unreachable peer, else of an error.
+    /// Connecting has failed. `ECONNREFUSED` and `ECONNRESET` make a rejection for the user,
+    /// `ETIMEDOUT` an unreachable peer, others an error.
     ///
-    /// `said` and `private_data` are the peer's, if it has replied. For a rejection, rdma_cm of
+    /// `said` and `private_data` are those of the peer's Reply, if any. For a rejection, rdma_cm of
     /// Linux 7.2 and 7.3 passes no depths on to its users.
     pub(crate) fn failed(mut self, error: Error, said: Depths, private_data: PrivateData<'_>) {
         self.fail(error, said, private_data);
@@ -251,9 +251,9 @@ impl Accepting {
         }
     }
 
-    /// The connection is lost before it was there.
+    /// The connection was lost before it was established.
     ///
-    /// `iw_cm` wants both events nevertheless: the user hears of a connection and of its end.
+    /// `iw_cm` wants both events nevertheless: the user gets a connection and its end.
     pub(crate) fn failed(mut self, error: Error) {
         self.fail(error);
     }
@@ -372,10 +372,10 @@ impl ListenCall {
 pub(crate) struct Listening(CmId);
 
 impl Listening {
-    /// A peer wants to connect; `iw_cm` accepts or refuses by `connection`.
+    /// A peer asks to connect; `iw_cm` accepts or refuses by `connection`.
     ///
-    /// `depths` are the peer's own. Once the listener is being destroyed `iw_cm` forgets such
-    /// events without an answer.
+    /// `depths` are the peer's own. While the listener is being destroyed `iw_cm` drops such events
+    /// without an answer.
     ///
     /// # Errors
     ///

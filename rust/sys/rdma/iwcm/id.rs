@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `iw_cm` knows of a connection or a listener: `struct iw_cm_id`.
+//! The object of `iw_cm` for a connection or a listener: `struct iw_cm_id`.
 
 use core::ptr::NonNull;
 
@@ -49,7 +49,7 @@ impl CmId {
         };
     }
 
-    /// Tells `iw_cm` of an event, which it works on later; it copies what the event points to.
+    /// Delivers an event to `iw_cm`, which processes it later, and copies what the event points to.
     /// Any context.
     ///
     /// `ENOMEM` when it has no memory for that; the event has not happened then.
