@@ -21,7 +21,7 @@ struct sk_buff;
 struct uverbs_attr_bundle;
 struct vm_area_struct;
 
-/* What a port tells of its interface. */
+/* A port's attributes of its interface. */
 struct rsiw_port_info {
 	/* enum ib_mtu */
 	u32 mtu;

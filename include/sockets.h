@@ -64,7 +64,7 @@ int rsiw_sk_take_error(struct sock *sk);
 /* Segments sent again so far; any context. */
 u32 rsiw_tcp_retransmits(const struct sock *sk);
 
-/* What a connection tells of itself. */
+/* State of a connection for "rdma resource show". */
 struct rsiw_tcp_info {
 	u16 local_port;
 	u16 remote_port;

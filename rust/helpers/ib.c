@@ -325,7 +325,7 @@ struct net *rsiw_netdev_get_net(const struct net_device *ndev)
 	return net;
 }
 
-/* Link types. The core tells nothing of a refusal, but the entry stays out of its list. */
+/* Link types. The core reports no refusal, but the entry stays out of its list. */
 bool rsiw_link_register(struct rdma_link_ops *ops)
 {
 	INIT_LIST_HEAD(&ops->list);

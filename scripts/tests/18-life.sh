@@ -131,8 +131,8 @@ probe_freeing() {
 	echo 1 >"$TRACING/events/rsiw_test/enable"
 }
 
-# ib_core takes a plain spin lock when it frees a device, so that must not be in a softirq, as RCU
-# callbacks are. The third flag of a line of the trace tells, behind the number of the processor.
+# ib_core takes a plain spin lock when it frees a device, so that must not be in a softirq, as RCU callbacks are. The
+# third flag of a line of the trace, behind the number of the processor, shows that.
 freed_in_process_context() {
 	local wrong
 	wait_for 20 "$1 devices are freed" freed_as_often "$1"

@@ -291,7 +291,7 @@ where
         None
     }
 
-    /// Fails with a Terminate for a Read Request of the peer, of which `remaining` is left.
+    /// Fails with a Terminate for a Read Request of the peer, with `remaining` octets left.
     fn fail_read(&mut self, reason: TerminateReason, msn: Msn, remaining: &ReadRequest) {
         self.end_with(Terminate::for_read(reason, msn, remaining));
     }

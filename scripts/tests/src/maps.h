@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The rings a process shares with the module, as /proc/self/maps tells them. */
+/* The rings a process shares with the module, from /proc/self/maps. */
 #ifndef RSIW_TEST_MAPS_H
 #define RSIW_TEST_MAPS_H
 

@@ -27,7 +27,7 @@ int post_recv(int number);
 /* Tells the peer their numbers and keys. */
 void print_made(void);
 
-/* Destroys what there is of them, but for the id. */
+/* Destroys these objects as far as they exist, but not the id. */
 void unmake(void);
 
 #endif

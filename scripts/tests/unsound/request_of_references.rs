@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a process sends is taken for values only of which any octets make one.
+//! Octets of a process become values only of types for which any octets are valid.
 // in: sys/rdma.rs
 // error: E0277
 // text: FromBytes

@@ -34,7 +34,7 @@ impl Markers {
 
     /// The markers of an FPDU that begins `pos` octets into full operation phase.
     ///
-    /// `pos` may be reduced modulo 2^32, of which [`SPACING`] is a divisor.
+    /// `pos` may be reduced modulo 2^32, a multiple of [`SPACING`].
     #[inline]
     pub(super) fn at(pos: u32) -> Self {
         let first = (pos.wrapping_neg() % SPACING) & !3;

@@ -104,7 +104,7 @@ pub struct Parameters {
     /// Read Requests that this end may have outstanding; 0 is legal.
     pub ord: u16,
     /// At the initiator the RTR frame that it sends before anything else; at the responder the
-    /// frames of which one arrives first. Empty without peer-to-peer mode.
+    /// frames, one of which arrives first. Empty without peer-to-peer mode.
     pub rtr: RtrKinds,
 }
 

@@ -44,7 +44,7 @@ use crate::reads::{
 pub struct Config {
     /// This end answered the MPA Request.
     pub responder: bool,
-    /// The RTR frames of which the initiator sends one first; empty without peer-to-peer mode.
+    /// The RTR frames, one of which the initiator sends first; empty without peer-to-peer mode.
     pub rtr: RtrKinds,
     /// Immediate Data is accepted.
     pub immediate: bool,
@@ -95,7 +95,7 @@ pub struct Receiver {
     pub(super) response_msn: Msn,
 }
 
-/// A Send of which some segments were received.
+/// A Send, some of whose segments were received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendInProgress {
     /// Octets received.

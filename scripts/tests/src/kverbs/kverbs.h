@@ -56,10 +56,10 @@ int kv_connect(struct kv_pair *p, const struct sockaddr *to, const struct kv_how
 /* The same in two steps: up to the connecting queue pair, and what rdma_connect() says then. */
 int kv_route(struct kv_pair *p, const struct sockaddr *to, const struct kv_how *how);
 int kv_ask(struct kv_pair *p);
-/* As kv_route(), to the listener of @first: it is @first that hears of the request. */
+/* As kv_route(), to the listener of @first: @first gets the request. */
 int kv_route_again(struct kv_pair *p, const struct kv_pair *first, const struct sockaddr *to,
 		   const struct kv_how *how);
-/* Both ends end the connection; kv_disconnect() does that, and lets go of everything. */
+/* Both ends end the connection; kv_disconnect() does that, and frees everything. */
 void kv_hang_up(struct kv_pair *p);
 void kv_disconnect(struct kv_pair *p);
 void kv_free_end(struct kv_end *e);
@@ -117,7 +117,7 @@ struct kv_region {
 
 int kv_region_open(struct kv_region *r, struct kv_end *e);
 void kv_region_close(struct kv_region *r);
-/* A Send that names @key if that is not 0; the receive tells of an invalidation if @valid. */
+/* A Send that names @key if that is not 0; the receive reports an invalidation if @valid. */
 int kv_send(struct kv_end *from, struct kv_end *to, u32 key, bool valid);
 /* The request that registers two pages of it, under its next key, for the peer to write. */
 int kv_region_wr(struct kv_region *r, struct ib_reg_wr *wr);
@@ -149,7 +149,7 @@ int kv_downed(const struct sockaddr *to, enum ib_poll_context poll, unsigned int
 /* The drain of an end with a shared receive queue is short, and its event comes once. */
 int kv_srq(const struct sockaddr *to, enum ib_poll_context poll);
 
-/* A Send that finds no receive posted is held, and what comes of it. */
+/* A Send that finds no receive posted: held, then delivered or failed. */
 int kv_rnr(const struct sockaddr *to, enum ib_poll_context poll);
 
 /* Every flushed request completes, also through a completion queue with too few entries. */
@@ -159,7 +159,7 @@ int kv_cut(const struct sockaddr *to);
 /* Completion handlers that post; with @overlap there may be two of one queue at a time. */
 int kv_handler(const struct sockaddr *to, bool overlap);
 
-/* A listener hears of no request while its user takes a connection apart that it has closed. */
+/* A listener gets no request while its user takes a connection apart that it has closed. */
 int kv_held(const struct sockaddr *to);
 
 /*

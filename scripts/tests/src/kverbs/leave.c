@@ -16,7 +16,7 @@ static int on_add(struct ib_device *device)
 	return 0;
 }
 
-/* Clients are told in the reverse order of their registration: this one first. */
+/* Clients are notified in the reverse order of their registration: this one first. */
 static void on_remove(struct ib_device *device, void *data)
 {
 	if (!pair || !pair->a.id || pair->a.id->device != device)

@@ -104,7 +104,7 @@ static int one_life(const struct sockaddr *to, enum ib_poll_context poll, enum s
 		err = is_told(&p->a, life);
 	}
 	err = err ?: drain_is_short(&p->a, life);
-	/* The drain hears of it before the owner. */
+	/* The drain is notified before the owner. */
 	err = err ?: is_told(&p->a, life);
 	/* A second change to the error state, and the destruction, bring no second event. */
 	err = err ?: ib_modify_qp(p->a.id->qp, &down, IB_QP_STATE);

@@ -65,7 +65,7 @@ pub struct Framer {
 pub enum Next {
     /// The length field is incomplete: call again with this many octets in all.
     Need(usize),
-    /// The extent of the FPDU; its octets need not be at hand.
+    /// The extent of the FPDU, whose octets may not have arrived.
     Fpdu(Fpdu),
 }
 
@@ -75,8 +75,8 @@ pub enum Next {
 pub enum Resync {
     /// The stream carries no markers: only the chain of length fields leads to FPDUs.
     NoMarkers,
-    /// No marker at hand leads to an FPDU: call again with this many octets in all, from the same
-    /// first octet on. Always more than were given.
+    /// No marker in the octets leads to an FPDU: call again with this many octets in all, from the
+    /// same first octet on. Always more than were given.
     Need(usize),
     /// The first octet of an FPDU.
     Found {
@@ -115,7 +115,7 @@ impl Framer {
 
     /// The extent of the FPDU at the current position.
     ///
-    /// `octets` are those at hand from the position on; six are always enough.
+    /// `octets` are the received ones from the position on; six are always enough.
     #[inline]
     #[must_use]
     pub fn next(&self, octets: &[u8]) -> Next {
@@ -144,8 +144,7 @@ impl Framer {
         self.pos = self.pos.wrapping_add(fpdu.layout.wire_len());
     }
 
-    /// Finds an FPDU by its marker, behind octets that are not at hand (RFC 5044 section 6,
-    /// method 2).
+    /// Finds an FPDU by its marker, behind octets that are missing (RFC 5044 section 6, method 2).
     ///
     /// `ahead` is the distance in octets, modulo 2^32, from the framer's position to `octets`. A
     /// framer made by [`Framer::new`] is at the first octet of full operation phase. The result is the FPDU of the first marker in `octets` whose FPDU begins in `octets`.
