@@ -40,7 +40,7 @@ help:
 	@echo '  make kunit      the module'\''s KUnit suites (KERNEL=debug: on the x86 debug kernel)'
 	@echo '  make picture    draws docs/architecture.svg and docs/states.md from the sources'
 	@echo '  make rustdoc    pages of the module and of the protocol crate, in build/rustdoc'
-	@echo '  make lint       clippy, W=1, rustfmt, checkpatch, shellcheck, cargo clippy'
+	@echo '  make lint       clippy and W=1 (amd64 and, cross-built, arm64), rustfmt, checkpatch, shellcheck, cargo clippy'
 	@echo
 	@echo '  make deb        Debian packages, in build/deb: rsiw-dkms, rsiw-utils, and modules for every kernel of'
 	@echo '                  the archive that has Rust, amd64 and arm64 (MODULES=none: for none; MODULES="RELEASE...": for these)'
