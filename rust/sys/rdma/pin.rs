@@ -93,7 +93,10 @@ macro_rules! impl_has_pin_cell {
             #[inline]
             fn cell(&self) -> &$crate::sys::rdma::pin::PinCell<$value> {
                 let Self { $field, .. } = self;
-                $field
+                // The compiler would coerce a reference by `Deref`, but no tuple of one.
+                let field = ($field,);
+                let (cell,): (&$crate::sys::rdma::pin::PinCell<$value>,) = field;
+                cell
             }
         }
     };

@@ -68,7 +68,10 @@ macro_rules! impl_has_soft_timer {
             #[inline]
             fn soft_timer(&self) -> &$crate::sys::sync::timer::SoftTimer<Self $(, $id)?> {
                 let Self { $field, .. } = self;
-                $field
+                // The compiler would coerce a reference by `Deref`, but no tuple of one.
+                let field = ($field,);
+                let (timer,): (&$crate::sys::sync::timer::SoftTimer<Self $(, $id)?>,) = field;
+                timer
             }
         }
     };
