@@ -44,6 +44,7 @@ help:
 	@echo
 	@echo '  make deb        Debian packages, in build/deb: rsiw-dkms, rsiw-utils, and modules for every kernel of'
 	@echo '                  the archive that has Rust, amd64 and arm64 (MODULES=none: for none; MODULES="RELEASE...": for these)'
+	@echo '                  RSIW_DEB_REVISION=N: appended to the version, higher for newer modules of the same version'
 	@echo '  make repo       an APT repository of them, in build/repo (RSIW_KEY=ID: signed)'
 	@echo
 	@echo '  make clean      remove build/ (what is costly to make stays in the cache)'
@@ -81,17 +82,18 @@ rustdoc:
 	@scripts/tests/checks/rustdoc "$(KERNEL)"
 
 deb:
-	@rm -rf build/deb
+	@rm -rf build/deb build/modules/not-built
 ifeq ($(MODULES),none)
 	@scripts/release/deb
 else ifeq ($(MODULES),all)
-	@scripts/release/modules --all
-	@scripts/release/deb $$(scripts/release/modules --list)
+	@scripts/release/modules --all || [ -s build/modules/not-built ]
+	@scripts/release/deb $$(scripts/release/modules --built)
 else
 	@scripts/release/modules $(MODULES)
 	@scripts/release/deb $(MODULES)
 endif
 	@scripts/release/lintian
+	@[ ! -s build/modules/not-built ] || { echo "No package for:"; cat build/modules/not-built; exit 1; } >&2
 
 repo:
 	@scripts/release/repo
