@@ -163,8 +163,8 @@ int kv_handler(const struct sockaddr *to, bool overlap);
 int kv_held(const struct sockaddr *to);
 
 /*
- * When the device of @to goes, the first of its clients to be told asks for a connection once more.
- * If the device does not go, the client asks at the end of the module. The log says what came of it.
+ * When the device of @to goes, the client that is notified first asks for a connection once more.
+ * If the device does not go, the client asks at the end of the module. The log has the outcome.
  */
 int kv_leave(const struct sockaddr *to);
 void kv_leave_end(void);
