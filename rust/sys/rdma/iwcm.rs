@@ -3,8 +3,7 @@
 //! The iWARP connection manager of `ib_core` (`iw_cm`).
 //!
 //! `iw_cm` calls five functions of the table of verbs to make connections, and receives events
-//! about them. It treats an event in the wrong place as a fatal bug of the kernel, so the places
-//! are types here:
+//! about them. It calls BUG() on an event in the wrong state, so the states are types here:
 //!
 //! ```text
 //! ConnectCall --commit--> Connecting --connected--> Connected --closed-->
@@ -19,7 +18,7 @@
 //! of a call that returns an error.
 //!
 //! - [`id`]: a counted reference to what `iw_cm` knows of a connection
-//! - [`event`]: the places and the events
+//! - [`event`]: the states and the events
 //! - [`callbacks`]: the functions for the table of verbs
 //!
 //! C header: [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h)

@@ -339,8 +339,8 @@ impl Locked {
 
     /// Passes received octets in order to `f`, buffer by buffer, until `f` takes less than a whole
     /// buffer. `f` returns how many octets it took. Returns the sum, which the caller reports by
-    /// [`Self::receive_done`]: until then TCP keeps the octets. Skipped are the first `seen`
-    /// octets, which earlier walks took and did not report, FIN and urgent marks.
+    /// [`Self::receive_done`]: until then TCP keeps the octets. The walk skips the first `seen`
+    /// octets, which earlier walks took and did not report, and FIN and urgent marks.
     #[inline]
     pub(crate) fn receive_walk(
         &mut self,
