@@ -218,8 +218,12 @@ impl StreamState {
     }
 
     /// Sets for how many milliseconds the peer may be silent while it owes acknowledgments; 0: this
-    /// is left to TCP.
+    /// is left to TCP. Nothing is watched behind [`Self::unlink`]: the release has canceled the item
+    /// that would.
     pub(super) fn set_patience(&mut self, millis: u32) {
+        if self.link.is_none() {
+            return;
+        }
         self.proto.patience.set(millis);
         self.shared.deferred.watch_peer = self.proto.patience.sent();
     }
