@@ -95,7 +95,8 @@ pub(crate) struct Rsiw;
 // `mr::LocalBuf` takes them for kernel memory with the local DMA key only. The stream releases
 // memory before the work request is completed (`MrCache`). It releases a region's memory before the
 // revocation ends (`PinCell`), for which an invalidation and `dereg_mr` wait. `Cq::poll` looks
-// queue pairs up.
+// queue pairs up. A shared listener is closed with its last share. Endpoints have the shares, and
+// `link::netns_exit` waits for the devices of its namespace, which wait for their endpoints.
 unsafe impl Driver for Rsiw {
     type Device = RsiwDevice;
     type Pd = Pd;

@@ -108,6 +108,12 @@ struct ib_umem *rsiw_umem_get(struct ib_device *dev, u64 start, u64 len, int acc
 	return ib_umem_get_va(dev, start, len, access);
 }
 
+/* Whether the pages were pinned to be written to. */
+bool rsiw_umem_writable(const struct ib_umem *umem)
+{
+	return umem->writable;
+}
+
 size_t rsiw_umem_num_pages(struct ib_umem *umem)
 {
 	return DIV_ROUND_UP(ib_umem_offset(umem) + umem->length, PAGE_SIZE);

@@ -51,6 +51,9 @@ pub(crate) struct UserPages {
     first: usize,
     /// Octets in all.
     len: u64,
+    /// They were pinned to be written to. Others are those of a read-only mapping, or shared with
+    /// other processes until they write to them.
+    writable: bool,
 }
 
 // SAFETY: The umem may be used and released by any task; pages have no owner.
@@ -77,6 +80,8 @@ impl UserPages {
             pages: KVVec::new(),
             first: (start as usize) % PAGE_SIZE,
             len,
+            // SAFETY: A pinned umem.
+            writable: unsafe { bindings::rsiw_umem_writable(umem.as_ptr()) },
         };
         // SAFETY: A pinned umem.
         let n = unsafe { bindings::rsiw_umem_num_pages(umem.as_ptr()) };
@@ -319,10 +324,12 @@ impl Backing {
         }
     }
 
-    /// Copies into the region; as [`read`](Self::read).
+    /// Copies into the region; as [`read`](Self::read). Fails with `EACCES` where the pages were pinned
+    /// to be read only.
     #[inline]
     pub(crate) fn write(&self, off: u64, src: Octets<'_>) -> Result {
         match self {
+            Self::User(pages) if !pages.writable => Err(EACCES),
             Self::User(pages) => pages.walk(off, In(src)),
             Self::Segments(segments) => segments.walk(off, In(src)),
             Self::Kernel(memory) => memory.walk(off, In(src)),

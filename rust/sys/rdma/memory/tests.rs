@@ -3,15 +3,22 @@
 //! KUnit suite of the memory behind regions: pieces read as one range, and addresses without
 //! memory.
 
+use core::{
+    mem::ManuallyDrop,
+    ptr::NonNull, //
+};
+
 use kernel::{
     kvec,
+    page::Page,
     prelude::*, //
 };
 
 use super::{
     Backing,
     KernelMemory,
-    Segments, //
+    Segments,
+    UserPages, //
 };
 
 #[kunit_tests(rsiw_sys_ib_memory)]
@@ -62,6 +69,32 @@ mod tests {
         }
         assert!(backing.write(total as u64, (&[1u8][..]).into()).is_err());
         assert!(backing.write(u64::MAX, (&[1u8][..]).into()).is_err());
+        Ok(())
+    }
+
+    /// A process may have mapped them for reading only, or share them with others (DDP-84).
+    #[test]
+    fn pages_pinned_for_reading_are_not_written() -> Result {
+        let page = Page::alloc_page(GFP_KERNEL | __GFP_ZERO)?;
+        for writable in [true, false] {
+            // Without a umem, which only the end would use: there is none.
+            let mut backing = ManuallyDrop::new(Backing::User(UserPages {
+                umem: NonNull::dangling(),
+                pages: KVVec::from_elem(page.as_ptr().cast(), 1, GFP_KERNEL)?,
+                first: 100,
+                len: 8,
+                writable,
+            }));
+            let written = backing.write(4, (&[7u8, 8][..]).into());
+            let expected = if writable { Ok(()) } else { Err(EACCES) };
+            assert!(written == expected);
+            let mut out = [0u8; 8];
+            backing.read(0, &mut out)?;
+            assert_eq!(out, [0, 0, 0, 0, 7, 8, 0, 0]);
+            if let Backing::User(pages) = &mut *backing {
+                drop(core::mem::take(&mut pages.pages));
+            }
+        }
         Ok(())
     }
 
