@@ -6,8 +6,8 @@
  *
  * streams: an end posts its receives late, and every message arrives once, in order and whole. Connections are
  * made by rendezvous and over rdma_cm; receives come from queues of their own and from shared ones.
- * for_ever, soon, bound, at_once, error, destroyed, killed, left: at their functions. beside: other connections
- * are not delayed.
+ * for_ever, soon, bound, at_once, uneven, error, destroyed, killed, left: at their functions. beside: other
+ * connections are not delayed.
  */
 #include "pair.h"
 
@@ -432,6 +432,26 @@ static void at_once(void)
 	close_two(&t);
 }
 
+/* The sender would wait for ever, and the receiver does not: the stream ends when the sender has just said so. */
+static void uneven(void)
+{
+	const struct wait not_at_all = { 31, 0 };
+	struct ibv_mr *mr;
+	struct two t;
+
+	memset(&t, 0, sizeof(t));
+	t.context = open_device();
+	make_end(&t.a, t.context, 0);
+	make_end(&t.b, t.context, 0);
+	connect_end(&t.a, t.b.qp->qp_num, &for_ever_wait);
+	connect_end(&t.b, t.a.qp->qp_num, &not_at_all);
+	mr = post_sends(&t.a, 64, 1);
+	wait_for_state(&t.b, IBV_QPS_ERR, "no receive");
+	wait_for_state(&t.a, IBV_QPS_ERR, "after the Terminate");
+	ibv_dereg_mr(mr);
+	close_two(&t);
+}
+
 /* The receiver is put into error, and a receive posted then is flushed. */
 static void error(void)
 {
@@ -672,8 +692,8 @@ static const struct {
 	void (*run)(void);
 } cases[] = {
 	{ "streams", streams }, { "for_ever", for_ever }, { "soon", soon }, { "bound", bound },
-	{ "at_once", at_once }, { "error", error }, { "destroyed", destroyed }, { "killed", killed },
-	{ "left", left }, { "beside", beside },
+	{ "at_once", at_once }, { "uneven", uneven }, { "error", error }, { "destroyed", destroyed },
+	{ "killed", killed }, { "left", left }, { "beside", beside },
 };
 
 static int is_wanted(const char *name, int argc, char **argv)
