@@ -104,7 +104,18 @@ void rsiw_sk_unreserve(struct sock *sk);
 bool rsiw_sk_charge(struct sock *sk, u32 octets);
 void rsiw_sk_uncharge(struct sock *sk, u32 octets);
 void rsiw_sk_leave_charge(struct sock *sk, u32 octets);
-int rsiw_tcp_send_pages(struct sock *sk, struct page *page, u32 off, u32 len);
+
+/* len octets from offset off of the block of pages that begins with page. */
+struct rsiw_part {
+	struct page *page;
+	u32 off;
+	u32 len;
+};
+
+/* The most parts that one call takes. */
+#define RSIW_MAX_PARTS 3
+
+int rsiw_tcp_send_pages(struct sock *sk, const struct rsiw_part *parts, u32 count);
 int rsiw_tcp_send_copy(struct sock *sk, const void *buf, size_t len);
 void rsiw_sk_drop_frag(struct sock *sk);
 void rsiw_tcp_send_fin(struct sock *sk);

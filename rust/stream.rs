@@ -242,11 +242,11 @@ impl Stream {
     #[inline(never)]
     fn new(served: Served, socket: &Socket, config: Config) -> Result<Arc<Self>> {
         let coalesce = served.settings().doorbell_coalesce_usecs();
-        // Initialized in place: on the stack there would be two copies.
-        let state = StreamState::boxed(served, config)?;
+        // Initialized in place: the stack is too small for it.
+        let state = StreamState::init(served, config)?;
         Arc::pin_init(
             pin_init!(Self {
-                state: SockCell::new(socket.sock(), KBox::into_inner(state)),
+                state <- SockCell::init(socket.sock(), state),
                 socket <- new_mutex!(None),
                 retransmits_told: Atomic::new(0),
                 wish <- new_spinlock_irq!(None),

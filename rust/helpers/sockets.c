@@ -396,19 +396,28 @@ void rsiw_sk_leave_charge(struct sock *sk, u32 octets)
 	sk_mem_uncharge(sk, octets);
 }
 
-/* Sends from the pages of one block, without a copy where the device can. */
-int rsiw_tcp_send_pages(struct sock *sk, struct page *page, u32 off, u32 len)
+/*
+ * Sends from the pages of up to RSIW_MAX_PARTS blocks, without a copy where the device can. Their
+ * octets are less than 2 GiB.
+ */
+int rsiw_tcp_send_pages(struct sock *sk, const struct rsiw_part *parts, u32 count)
 {
 	struct msghdr msg = {
 		.msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES | MSG_NO_SHARED_FRAGS,
 	};
-	struct bio_vec vec;
+	struct bio_vec vecs[RSIW_MAX_PARTS];
+	size_t len = 0;
+	u32 i;
 
 	/* TCP relies on what a released socket does not have. */
 	if (!sk->sk_socket)
 		return -EPIPE;
-	bvec_set_page(&vec, page, len, off);
-	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
+	count = min(count, RSIW_MAX_PARTS);
+	for (i = 0; i < count; i++) {
+		bvec_set_page(&vecs[i], parts[i].page, parts[i].len, parts[i].off);
+		len += parts[i].len;
+	}
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, vecs, count, len);
 	return tcp_sendmsg_locked(sk, &msg, len);
 }
 

@@ -184,16 +184,15 @@ const FRAGMENT_MS: u32 = 100;
 impl StreamState {
     /// Prepares a stream. May sleep.
     #[inline(never)]
-    pub(super) fn boxed(served: Served, config: Config) -> Result<KBox<Self>> {
+    pub(super) fn init(served: Served, config: Config) -> Result<impl Init<Self>> {
         let shared = Shared::new(config.mirror, served.queues.sq().depth() as usize)?;
         let reads = ReadQueues::new(&config)?;
-        let state = init!(Self {
+        Ok(init!(Self {
             link: Some(served),
             agreed: config.agreed(),
             shared,
             proto <- Proto::init(config, reads),
-        });
-        KBox::init(state, GFP_KERNEL)
+        }))
     }
 
     /// The start is finished: from now on callbacks and doorbells work.

@@ -8,12 +8,14 @@
 //! exceeds them is charged to the socket, so `net.ipv4.tcp_mem` and the memory cgroup see it. Where
 //! the charge is refused, TCP gets a copy, or the octets that arrived wait in its queue.
 //!
-//! Bursts lie one behind the other in a block, so acknowledgments free the blocks in order. Three
-//! terms bound what is pinned:
+//! Bursts lie one behind the other in blocks without a gap ([`crate::sys::mm::blocks`]), so
+//! acknowledgments free the blocks in order. Two terms bound what is pinned beyond the octets themselves:
 //!
 //! - the oldest block that TCP holds, of which all but an octet may be acknowledged,
-//! - the ends of blocks that no further burst fitted into,
 //! - the block in use, the rest of which is not filled yet.
+//!
+//! Both are at most [`FREE`] octets where a page has up to 32 KiB. A third term is small: octets at
+//! the end of a block that were left out, as an FPDU longer than a block cannot continue in the next.
 //!
 //! TCP copies short bursts into the socket's page fragments of [`FRAGMENT`] octets, one behind the
 //! other as well. What is unacknowledged pins the rest of the oldest and of the newest fragment.
@@ -67,10 +69,11 @@ pub(super) struct Excess {
 }
 
 impl Excess {
-    /// The most octets that TCP does not account, whatever is acknowledged next.
-    fn bound(&self, lent: bool) -> u32 {
+    /// The most octets that TCP does not account, whatever is acknowledged next, if it holds parts of
+    /// `in_use` blocks that are not given up.
+    fn bound(&self, in_use: u32) -> u32 {
         let closed = self.older.any || self.newer.any;
-        let blocks = u32::from(closed).saturating_add(u32::from(lent));
+        let blocks = u32::from(closed).saturating_add(in_use).min(2);
         BLOCK
             .saturating_mul(blocks)
             .saturating_add(self.older.unused)
@@ -85,10 +88,10 @@ impl Excess {
         due.checked_next_multiple_of(STEP).unwrap_or(u32::MAX)
     }
 
-    /// The octets to be charged before TCP is lent a part of the block in use; mostly 0.
+    /// The octets to be charged before TCP is lent a burst that lies in `blocks` blocks; mostly 0.
     #[inline]
-    pub(super) fn missing_to_lend(&self) -> u32 {
-        self.missing(self.bound(true))
+    pub(super) fn missing_to_lend(&self, blocks: u32) -> u32 {
+        self.missing(self.bound(blocks))
     }
 
     /// `octets` more were charged to the socket.
@@ -145,7 +148,7 @@ impl Excess {
         let before = core::mem::replace(&mut self.reassembly, octets);
         self.wanted = match octets <= before {
             true => 0,
-            false => self.missing(self.bound(self.lent)),
+            false => self.missing(self.bound(u32::from(self.lent))),
         };
         if self.wanted != 0 {
             self.reassembly = before;
@@ -177,7 +180,7 @@ impl Excess {
 
     /// The octets whose charge is not needed any more; the caller takes it back.
     pub(super) fn take_surplus(&mut self) -> u32 {
-        let due = self.bound(self.lent).saturating_sub(FREE);
+        let due = self.bound(u32::from(self.lent)).saturating_sub(FREE);
         let due = due.checked_next_multiple_of(STEP).unwrap_or(u32::MAX);
         let surplus = self.charged.saturating_sub(due);
         self.charged = self.charged.saturating_sub(surplus);
@@ -199,25 +202,31 @@ mod tests {
 
     /// Charges what is missing, and tells how much is charged in all.
     fn lend(excess: &mut Excess) -> u32 {
-        let missing = excess.missing_to_lend();
+        let missing = excess.missing_to_lend(1);
         excess.charged(missing);
         excess.set_lent(true);
-        assert_eq!(excess.missing_to_lend(), 0);
+        assert_eq!(excess.missing_to_lend(1), 0);
         excess.charged
     }
 
     #[test]
-    fn one_block_is_free_and_a_second_one_is_charged() {
+    fn two_blocks_of_32_kib_are_free_and_more_is_charged() {
+        let beyond = (2 * BLOCK).saturating_sub(KIB64);
         let mut excess = Excess::default();
         assert_eq!(lend(&mut excess), 0);
-        excess.closed(60_000, 5_536);
-        // 65,536 of the oldest, 5,536 at its end, 65,536 of the one in use; 65,536 of them free.
-        assert!(lend(&mut excess) >= 2 * KIB64 + 5_536 - KIB64);
-        assert!(excess.charged <= 2 * KIB64);
+        assert!(excess.missing_to_lend(2) >= beyond);
+        assert!(beyond != 0 || excess.missing_to_lend(2) == 0);
+        excess.closed(60_000, 0);
+        assert!(lend(&mut excess) >= beyond);
+        assert!(beyond != 0 || excess.charged == 0);
+        excess.closed(90_000, 5_536);
+        assert!(lend(&mut excess) >= beyond + 5_536);
+        assert!(excess.charged <= beyond + KIB64);
     }
 
     #[test]
     fn acknowledged_blocks_count_no_more() {
+        let beyond = (2 * BLOCK).saturating_sub(KIB64);
         let mut excess = Excess::default();
         let mut sent = 0;
         for _ in 0..1000 {
@@ -228,8 +237,8 @@ mod tests {
             excess.acknowledged(sent, 16 * 65_160);
         }
         // At least what is pinned is charged, and no more than twice the ends of blocks.
-        assert!(excess.charged >= KIB64 + 16 * 376 - 376);
-        assert!(excess.charged <= KIB64 + 32 * 376 + STEP);
+        assert!(excess.charged >= beyond + 15 * 376);
+        assert!(excess.charged <= beyond + 32 * 376 + STEP);
         excess.acknowledged(sent, 1);
         assert!(excess.older.any);
         excess.acknowledged(sent, 0);
@@ -262,19 +271,20 @@ mod tests {
     fn reassembly_counts_into_the_same_octets() {
         let mut excess = Excess::default();
         assert!(excess.reassemble(KIB64));
-        assert!(excess.missing_to_lend() >= KIB64);
+        assert!(excess.missing_to_lend(1) >= BLOCK);
         assert!(excess.reassemble(0));
-        assert_eq!(excess.missing_to_lend(), 0);
+        assert_eq!(excess.missing_to_lend(1), 0);
         excess.set_lent(true);
-        assert!(!excess.reassemble(2048));
+        let beyond = KIB64 - BLOCK.min(KIB64) + 2048;
+        assert!(!excess.reassemble(beyond));
         assert!(excess.is_wanted());
         let wanted = excess.take_wanted();
         assert!(wanted >= 2048);
         assert!(!excess.is_wanted());
         // Refused for good as long as it is not charged.
-        assert!(!excess.reassemble(2048));
+        assert!(!excess.reassemble(beyond));
         excess.charged(wanted);
-        assert!(excess.reassemble(2048));
+        assert!(excess.reassemble(beyond));
         assert!(!excess.is_wanted());
         // Less is always granted.
         assert!(excess.reassemble(64));
@@ -287,25 +297,27 @@ mod tests {
         excess.copied();
         excess.copied();
         assert!(excess.has_fragment() && !excess.is_some());
-        assert!(excess.missing_to_lend() >= 2 * FRAGMENT);
-        assert!(excess.missing_to_lend() < 2 * FRAGMENT + STEP);
+        let both = BLOCK + 2 * FRAGMENT - KIB64;
+        assert!(excess.missing_to_lend(1) >= both);
+        assert!(excess.missing_to_lend(1) < both + STEP);
         // The rest of an FPDU of 1 KiB counts with them.
         assert!(!excess.reassemble(1024));
         assert!(excess.take_wanted() >= 1024);
         excess.acknowledged(100, 1);
-        assert!(excess.missing_to_lend() >= 2 * FRAGMENT);
+        assert!(excess.missing_to_lend(1) >= both);
         excess.acknowledged(100, 0);
-        assert!(excess.missing_to_lend() >= FRAGMENT);
+        assert!(excess.missing_to_lend(1) >= both - FRAGMENT);
+        assert!(excess.missing_to_lend(1) < both - FRAGMENT + STEP);
         assert!(excess.has_fragment());
         excess.no_fragment();
-        assert_eq!(excess.missing_to_lend(), 0);
+        assert_eq!(excess.missing_to_lend(1), BLOCK.saturating_sub(KIB64));
         assert!(!excess.has_fragment());
     }
 
     #[test]
     fn the_end_returns_the_whole_charge() {
         let mut excess = Excess::default();
-        excess.closed(1, 0);
+        excess.closed(1, 5000);
         let charged = lend(&mut excess);
         assert!(charged != 0);
         assert_eq!(excess.end(), charged);

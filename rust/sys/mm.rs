@@ -2,5 +2,6 @@
 
 //! Memory: pages that TCP may be lent, and octets that others may write to.
 
+pub(crate) mod blocks;
 pub(crate) mod octets;
 pub(crate) mod pages;

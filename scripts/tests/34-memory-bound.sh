@@ -50,8 +50,9 @@ rsiw_load
 veth_bed
 make_link r0 rv0
 unread near "$CONNECTIONS" 4200,20000 read write
-# 57,000 octets leave an end of a block of almost 8 KiB.
+# A block of 64 KiB for each message of 57,000 octets would have an unused end of almost 8 KiB.
 unread near "$CONNECTIONS" 57000 left
+unread near 12 57000 queued
 unread near 16 64 shared
 # With 2 MiB unregulated a charge is refused as soon as all sockets have a half: TCP gets copies.
 tcp_mem=$(cat "$TCP_MEM")

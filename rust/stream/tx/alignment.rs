@@ -85,7 +85,7 @@ impl Layout {
         };
         let left = goal.saturating_sub(used);
         let limit = match segment > MAX_FILLED {
-            true => goal,
+            true => size_goal.min(capacity).max(segment) & !3,
             // Less than two segments are not worth a call of their own.
             false if left < segment.saturating_mul(2) => {
                 goal.max(segment.saturating_mul(2)).saturating_sub(lead)
@@ -115,11 +115,6 @@ impl Layout {
         }
         self.limit = self.limit.min(limit);
         Some(self)
-    }
-
-    /// Whether the burst is no longer than `octets`.
-    pub(in crate::stream) fn fits(&self, octets: u32) -> bool {
-        self.limit <= octets
     }
 
     /// The longest FPDU to encode at octet `at` of the burst for a message that wants `want` octets

@@ -57,6 +57,17 @@ pub(in crate::stream) enum Encoded {
     Failed,
 }
 
+impl Encoded {
+    /// Octets of the FPDU.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Part(len) | Self::Last(len) => *len as usize,
+            Self::Failed => 0,
+        }
+    }
+}
+
 /// Octets that a message with so much payload left would take as a single FPDU, about. Never less
 /// than an FPDU with one octet of it takes, wherever a marker falls.
 #[inline]

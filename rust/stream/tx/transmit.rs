@@ -45,9 +45,9 @@ use crate::{
         read_queues::ReadQueues, //
     },
     sys::{
-        mm::pages::{
-            BurstBuf,
-            Reuse, //
+        mm::{
+            blocks::BlockChain,
+            pages::Reuse, //
         },
         net::socket::Locked, //
     }, //
@@ -69,24 +69,23 @@ const COPY_LIMIT: usize = 4096;
 /// come of outstanding Reads. A fast network carries them in several round trips.
 const PLENTY: u64 = 256 << 10;
 
-/// Octets left in a block below which no burst is begun there. At MTU 1500 a burst in more of them
-/// is longer than [`COPY_LIMIT`], so every such burst fills the block further.
-const LEFT_LIMIT: usize = 8192;
+/// The most octets of a burst.
+const MAX_BURST: u32 = 64 << 10;
 
-/// Octets handed to TCP in one call: a part of the block in use.
+/// Octets handed to TCP in one call: a part of the blocks in use.
 pub(in crate::stream) struct Burst {
-    /// Where they end in the block.
-    end: usize,
+    /// Where they end in the blocks.
+    end: u32,
     /// Where those begin that TCP has not taken.
-    at: usize,
+    at: u32,
     /// TCP gets a copy.
     copy: bool,
 }
 
 /// The outgoing half.
 pub(in crate::stream) struct Tx {
-    /// The block in use: what TCP was lent of it, and the burst.
-    block: Option<BurstBuf>,
+    /// The block that TCP was lent a part of, and the burst behind that part.
+    blocks: BlockChain,
     /// The burst TCP has not taken in whole.
     burst: Option<Burst>,
     /// The message being cut into FPDUs.
@@ -117,7 +116,7 @@ impl Tx {
     /// Prepares the outgoing half.
     pub(in crate::stream) fn new(config: &Config) -> Self {
         Self {
-            block: None,
+            blocks: BlockChain::default(),
             burst: None,
             job: None,
             queued: Queued::new(config),
@@ -140,47 +139,31 @@ impl Tx {
     }
 
     /// Gives the block in use up if TCP holds nothing of it; whether there is none then.
+    #[inline]
     pub(in crate::stream) fn give_up_free_block(&mut self) -> bool {
-        if self.burst.is_none() {
-            self.block.take_if(|block| block.is_exclusive());
+        if self.burst.is_none() && !self.blocks.is_empty() && self.blocks.is_exclusive() {
+            self.blocks = BlockChain::default();
         }
-        self.block.is_none()
+        self.blocks.is_empty()
     }
 
     /// Gives everything up that was not handed to TCP.
     pub(in crate::stream) fn give_up(&mut self) {
         self.burst = None;
-        self.block = None;
+        self.blocks = BlockChain::default();
     }
 }
 
 impl Tx {
-    /// The block for the next burst.
-    ///
-    /// As long as TCP holds something of the one in use, the next burst lies behind that. A block
-    /// for each burst would be pinned as a whole by a short one.
-    #[inline]
-    fn take_block(&mut self) -> Option<BurstBuf> {
-        self.give_up_free_block();
-        self.block.take().or_else(|| BurstBuf::get(self.reuse))
-    }
-
-    /// TCP has taken the whole burst. A block that it holds nothing of is free for other streams, and
-    /// one that is as good as full is given up.
+    /// TCP has taken the whole burst. Blocks that it was lent to their end are given up, and those that
+    /// it was lent nothing of.
     #[inline]
     fn burst_taken(&mut self, sent_octets: u64, excess: &mut Excess) {
-        let Some(block) = &mut self.block else {
-            return;
-        };
-        let (lent, left) = (block.lent(), block.space().len());
-        if lent != 0 && left >= LEFT_LIMIT {
-            excess.set_lent(true);
-            return;
+        while let Some(unused) = self.blocks.pop_full() {
+            excess.closed(sent_octets, unused);
         }
-        if lent != 0 {
-            excess.closed(sent_octets, u32::try_from(left).unwrap_or(u32::MAX));
-        }
-        self.block = None;
+        self.blocks.trim();
+        excess.set_lent(!self.blocks.is_empty());
     }
 }
 
@@ -280,12 +263,14 @@ impl Tx {
             return false;
         }
         self.blocked = false;
-        while let (Some(burst), Some(block)) = (&mut self.burst, &mut self.block) {
-            let rest = burst.end.saturating_sub(burst.at);
-            let copied = burst.copy || rest <= COPY_LIMIT;
-            let taken = match copied {
-                true => locked.send_copy(block.part(burst.at, rest).unwrap_or_default()),
-                false => locked.send_pages(block, burst.at, rest),
+        while let Some(burst) = &mut self.burst {
+            let (at, rest) = (
+                burst.at as usize,
+                burst.end.saturating_sub(burst.at) as usize,
+            );
+            let taken = match burst.copy {
+                true => locked.send_copy(self.blocks.part(at, rest)),
+                false => locked.send_pages(&mut self.blocks, at, rest),
             };
             match taken {
                 Ok(n) if n != 0 => {
@@ -294,11 +279,11 @@ impl Tx {
                         sent_octets,
                         ..
                     } = &mut *ctx.shared;
-                    if copied {
+                    if burst.copy {
                         excess.copied();
                     }
                     self.blocked = false;
-                    burst.at = burst.at.saturating_add(n);
+                    burst.at = burst.at.saturating_add(n as u32);
                     *sent_octets = sent_octets.wrapping_add(n as u64);
                     if burst.at >= burst.end {
                         self.burst = None;
@@ -338,16 +323,21 @@ impl Tx {
         if !self.find_job(ctx, reads, source) {
             return Built::Nothing;
         }
-        let Some(mut buf) = self.take_block() else {
-            ctx.shared.deferred.retry = true;
-            return Built::Nothing;
+        // As long as TCP holds something of the block in use, the next burst lies behind that. A block
+        // for each burst would be pinned as a whole by a short one.
+        self.give_up_free_block();
+        let mut blocks = core::mem::take(&mut self.blocks);
+        // The first blocks are free only when TCP holds nothing. To look at those that it holds costs
+        // more than their place in the cache saves.
+        let reuse = match locked.write_queues_empty() {
+            true => self.reuse,
+            false => Reuse::InTurn,
         };
         let start = ctx.shared.sent_octets;
-        let begin = buf.lent();
+        let begin = blocks.lent();
         ctx.shared.excess.set_lent(begin != 0);
-        let space = buf.space();
-        let layout = self.lay_out(start, locked, begin, space.len());
-        let mut at = 0;
+        let layout = self.lay_out(start, locked, begin);
+        let mut at: u32 = 0;
         let mut full = false;
         while self.find_job(ctx, reads, source) {
             let want = self.next_fpdu_wants(reads);
@@ -355,11 +345,18 @@ impl Tx {
                 full = true;
                 break;
             };
-            let fpdu = (at as usize)
-                .checked_add(room as usize)
-                .and_then(|end| space.get_mut(at as usize..end))
-                .unwrap_or_default();
-            match self.encode(ctx, reads, fpdu) {
+            let place = begin.saturating_add(at as usize);
+            let encoded = blocks.fill(place, want as usize, room as usize, reuse, |out| {
+                let encoded = self.encode(ctx, reads, out);
+                (encoded.len(), encoded)
+            });
+            let Some(encoded) = encoded else {
+                // Memory is missing.
+                ctx.shared.deferred.retry |= at == 0;
+                full = true;
+                break;
+            };
+            match encoded {
                 Encoded::Part(len) => {
                     at = at.saturating_add(len);
                     ctx.shared.tally.encoded(len);
@@ -372,15 +369,21 @@ impl Tx {
                 Encoded::Failed => self.job = None,
             }
         }
-        self.block = (at != 0 || begin != 0).then_some(buf);
+        self.blocks = blocks;
         if at == 0 {
+            self.blocks.trim();
             return Built::Nothing;
         }
         let len = at as usize;
+        let end = begin.saturating_add(len);
+        // A burst that reaches into another block is lent however short it is: copies would leave the
+        // rest of the first block as it is.
+        let blocks = self.blocks.count(end);
+        let is_short = len <= COPY_LIMIT && blocks < 2;
         self.burst = Some(Burst {
-            end: begin.saturating_add(len),
-            at: begin,
-            copy: len <= COPY_LIMIT || !may_lend(ctx, locked),
+            end: end as u32,
+            at: begin as u32,
+            copy: is_short || !may_lend(ctx, locked, blocks),
         });
         // Giving this burst to TCP completes work requests, which makes room for others.
         Built::Burst {
@@ -389,18 +392,12 @@ impl Tx {
     }
 
     /// Where segment boundaries will lie in a burst behind what TCP has not sent. The burst begins at octet
-    /// `start` of the stream, and at octet `begin` of a block, in front of `left` octets.
-    fn lay_out(&mut self, start: u64, locked: &mut Locked, begin: usize, left: usize) -> Layout {
+    /// `start` of the stream, and at octet `begin` of a block.
+    fn lay_out(&mut self, start: u64, locked: &mut Locked, begin: usize) -> Layout {
         let (mss, goal) = (locked.mss(), locked.size_goal());
-        let capacity = u32::try_from(left).unwrap_or(u32::MAX);
-        let block = u32::try_from(begin.saturating_add(left)).unwrap_or(u32::MAX);
         let unsent = self.origin.unsent(start, locked.unsent());
         let tail = locked.unsent_tail();
-        // As in a whole block, to fill TCP's last buffer up, but for what does not fit.
-        let layout = Layout::new(mss, goal, unsent, tail, block)
-            .within(capacity)
-            .filter(|layout| layout.fits(capacity))
-            .unwrap_or_else(|| Layout::new(mss, goal, unsent, tail, capacity));
+        let layout = Layout::new(mss, goal, unsent, tail, MAX_BURST);
         // A burst that begins inside of a page takes a place for the rest of it.
         let room = match locked.tail_room() {
             u32::MAX => u32::MAX,
@@ -413,7 +410,7 @@ impl Tx {
         // it. That is not known before TCP sends it: a part that goes first leaves its places.
         locked.end_record();
         self.origin.begin(start);
-        Layout::new(mss, goal, 0, 0, capacity)
+        Layout::new(mss, goal, 0, 0, MAX_BURST)
     }
 
     /// Notices where the receiver works. The caller has sent, and then only let softirqs burst on
@@ -449,17 +446,17 @@ impl Tx {
     }
 }
 
-/// Whether TCP may be lent the block in use, rather than get a copy. What it pins beyond what it
-/// accounts is charged, if need be and if TCP has memory to spare.
+/// Whether TCP may be lent a burst in `blocks` blocks, rather than get a copy. What it pins beyond what
+/// it accounts is charged, if need be and if TCP has memory to spare.
 #[inline]
-fn may_lend(ctx: &mut Ctx<'_>, locked: &mut Locked) -> bool {
+fn may_lend(ctx: &mut Ctx<'_>, locked: &mut Locked, blocks: u32) -> bool {
     let Shared {
         excess,
         sent_octets,
         ..
     } = &mut *ctx.shared;
     excess.acknowledged(*sent_octets, locked.outstanding());
-    let missing = excess.missing_to_lend();
+    let missing = excess.missing_to_lend(blocks);
     if missing != 0 {
         if !locked.memory_is_plenty() || !locked.charge(missing) {
             return false;

@@ -2,12 +2,12 @@
 
 //! Memory for bursts of FPDUs, which TCP sends from where it lies.
 //!
-//! A burst buffer is one block of contiguous pages, filled from its beginning to its end. TCP takes
-//! references to its pages for the part that it is lent, which is not written any more; the part
-//! behind it may be. When the peer has acknowledged all of it, the references are gone, and the
-//! whole block can be written again. Some buffers per CPU are kept for that, and which is used
-//! next depends on where the receiver works (docs/performance/analysis.md). Reclaim
-//! takes the kept ones away.
+//! A burst buffer is one block of contiguous pages, filled from its beginning to its end. Bursts go on
+//! from one to the next ([`super::blocks`]). TCP takes references to its pages for the part that it is
+//! lent, which is not written any more; the part behind it may be. When the peer has acknowledged all
+//! of it, the references are gone, and the whole block can be written again. Each CPU keeps some buffers
+//! for that. Which one is used next depends on where the receiver works (docs/performance/analysis.md).
+//! Reclaim takes the kept ones away.
 //!
 //! C headers: [`include/linux/mm.h`](srctree/include/linux/mm.h),
 //! [`include/linux/shrinker.h`](srctree/include/linux/shrinker.h)
@@ -32,8 +32,14 @@ use kernel::{
 
 use crate::sys::bindings;
 
-/// Octets of a buffer, what one call hands over; smaller where memory is fragmented.
-pub(crate) const BLOCK: u32 = 64 << 10;
+/// Octets of a buffer: 32 KiB, or a page where pages are longer. Fewer where memory is fragmented.
+/// Two of them bound the memory that a peer pins without an account ([`super::blocks`]): 64 KiB where
+/// a page has up to 32 KiB.
+pub(crate) const BLOCK: u32 = if PAGE_SIZE > 32 << 10 {
+    PAGE_SIZE as u32
+} else {
+    32 << 10
+};
 
 /// Pages of `octets`, as a power of two.
 const fn order_of(octets: u32) -> u32 {
@@ -46,10 +52,9 @@ const ORDER: u32 = order_of(BLOCK);
 
 /// Buffers kept by a CPU, 2 MiB: what two streams have on their way over a short distance, as on a
 /// loopback. With fewer, those that TCP still has fill the places, and each burst costs a new block.
-const KEPT: usize = 32;
+const KEPT: usize = 64;
 
-// A buffer is one page where pages are as long, and no longer than 64 KiB anywhere.
-const _: () = assert!(PAGE_SIZE > BLOCK as usize || PAGE_SIZE << ORDER == BLOCK as usize);
+const _: () = assert!(PAGE_SIZE << ORDER == BLOCK as usize);
 
 /// Places that CPUs keep buffers in; CPUs beyond share.
 const CPUS: usize = 64;
@@ -117,23 +122,25 @@ pub(crate) enum Reuse {
     First,
 }
 
-/// A buffer for bursts, 4 to 64 KiB.
+/// A buffer for bursts, 4 to 32 KiB, or a page where pages are longer.
 ///
 /// # Invariants
 ///
 /// `page` is the first of `1 << order` pages of one block, `data` is its address, and one reference
 /// to it is owned. Other references are TCP's, which only reads, and only the first `lent` octets.
 /// Code that looks at pages, and at no octet of them, may have one for a short time
-/// (`folio_try_get()`). `lent` is not above the size of the block.
+/// (`folio_try_get()`). `lent` and `unused` together are not above the size of the block.
 pub(crate) struct BurstBuf {
     /// The block.
     page: NonNull<bindings::page>,
     /// Its address.
     data: NonNull<u8>,
-    /// Its size as a power of two, in pages.
-    order: u32,
     /// Octets that TCP may have references to.
-    lent: usize,
+    lent: u32,
+    /// Octets at the end that are not used.
+    unused: u16,
+    /// Its size as a power of two, in pages.
+    order: u8,
 }
 
 // SAFETY: Pages belong to no thread.
@@ -204,15 +211,35 @@ impl BurstBuf {
             page,
             // SAFETY: As above: the address is not null.
             data: unsafe { NonNull::new_unchecked(data.cast()) },
-            order,
             lent: 0,
+            unused: 0,
+            order: order as u8,
         }
     }
 
-    /// Octets of the buffer.
+    /// Octets of the buffer that are used: all, unless [`Self::end_at`] left some out.
     #[inline]
     pub(crate) fn capacity(&self) -> usize {
-        PAGE_SIZE.wrapping_shl(self.order)
+        self.size().wrapping_sub(u32::from(self.unused)) as usize
+    }
+
+    /// Octets of the block.
+    #[inline]
+    fn size(&self) -> u32 {
+        (PAGE_SIZE as u32).wrapping_shl(u32::from(self.order))
+    }
+
+    /// Octets at the end of the buffer that are not used.
+    pub(crate) fn unused(&self) -> u32 {
+        u32::from(self.unused)
+    }
+
+    /// The buffer ends at `end`: up to 64 KiB behind it are not used. Nothing that TCP was lent is left
+    /// out.
+    pub(in crate::sys) fn end_at(&mut self, end: usize) {
+        let end = u32::try_from(end).unwrap_or(u32::MAX).max(self.lent);
+        // INVARIANT: What TCP was lent lies in front of `end`.
+        self.unused = u16::try_from(self.size().saturating_sub(end)).unwrap_or(self.unused);
     }
 
     /// Whether TCP has no reference (any more). A temporary reference by a scanner of pages
@@ -226,23 +253,23 @@ impl BurstBuf {
     /// Octets from the beginning that TCP was lent.
     #[inline]
     pub(crate) fn lent(&self) -> usize {
-        self.lent
+        self.lent as usize
     }
 
     /// The octets behind those that TCP was lent, to be written.
     #[inline]
     pub(crate) fn space(&mut self) -> &mut [u8] {
-        let len = self.capacity().saturating_sub(self.lent);
+        let len = self.capacity().saturating_sub(self.lent());
         // SAFETY: By the type invariant the pages are one piece of initialized memory, of which TCP
         // reads the first `lent` octets only. `&mut self` excludes other uses of the driver.
-        unsafe { slice::from_raw_parts_mut(self.data.as_ptr().add(self.lent), len) }
+        unsafe { slice::from_raw_parts_mut(self.data.as_ptr().add(self.lent()), len) }
     }
 
     /// TCP gets references to octets up to `end`, which lie in the buffer.
     #[inline]
     pub(in crate::sys) fn lend(&mut self, end: usize) {
         // INVARIANT: More are lent, not more than there are.
-        self.lent = self.lent.max(end.min(self.capacity()));
+        self.lent = self.lent.max(end.min(self.capacity()) as u32);
     }
 
     /// A part of the buffer; `None` if it does not lie in it.
@@ -274,7 +301,7 @@ impl BurstBuf {
 
 impl Drop for BurstBuf {
     fn drop(&mut self) {
-        if self.order == ORDER {
+        if u32::from(self.order) == ORDER {
             for slot in kept().iter().flat_map(|kept| &kept.pages) {
                 if slot.load(Relaxed).is_null()
                     && slot
@@ -344,11 +371,11 @@ mod tests {
     use crate::sys::sync::context::BhGuard;
 
     #[test]
-    fn a_buffer_has_64_kib_whatever_a_page_has() -> Result {
-        assert_eq!(BLOCK, 65_536);
-        assert!(ORDER == 4 || PAGE_SIZE != 4096);
+    fn a_buffer_has_32_kib_whatever_a_page_has() -> Result {
+        assert_eq!(BLOCK as usize, PAGE_SIZE.max(32_768));
+        assert!(ORDER == 3 || PAGE_SIZE != 4096);
         let octets = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?.capacity();
-        assert!(octets <= PAGE_SIZE.max(65_536));
+        assert!(octets <= PAGE_SIZE.max(32_768));
         Ok(())
     }
 
@@ -393,7 +420,7 @@ mod tests {
         // The test stays on one CPU, and so with its buffers.
         let _bh = BhGuard::new();
         let buf = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
-        if buf.order != ORDER {
+        if u32::from(buf.order) != ORDER {
             // Memory is too fragmented for what is kept.
             return Ok(());
         }
@@ -426,7 +453,7 @@ mod tests {
         let _bh = BhGuard::new();
         keep_none();
         let first = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
-        if first.order != ORDER {
+        if u32::from(first.order) != ORDER {
             // Memory is too fragmented for what is kept.
             return Ok(());
         }
@@ -454,7 +481,7 @@ mod tests {
             BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?,
             BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?,
         );
-        if one.order != ORDER || two.order != ORDER {
+        if u32::from(one.order) != ORDER || u32::from(two.order) != ORDER {
             // Memory is too fragmented for what is kept.
             return Ok(());
         }
@@ -476,7 +503,7 @@ mod tests {
         keep_none();
         let get = || BurstBuf::get(Reuse::First).ok_or(ENOMEM);
         let (one, two) = (get()?, get()?);
-        if one.order != ORDER || two.order != ORDER {
+        if u32::from(one.order) != ORDER || u32::from(two.order) != ORDER {
             // Memory is too fragmented for what is kept.
             return Ok(());
         }
@@ -498,13 +525,13 @@ mod tests {
 
     #[test]
     fn keeps_what_two_streams_have_on_their_way() -> Result {
-        const TWO_STREAMS: usize = 32;
+        const TWO_STREAMS: usize = 64;
         let _bh = BhGuard::new();
         let mut held = [const { None }; TWO_STREAMS];
         let mut pages = [ptr::null_mut(); TWO_STREAMS];
         for (buf, page) in held.iter_mut().zip(&mut pages) {
             let got = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
-            if got.order != ORDER {
+            if u32::from(got.order) != ORDER {
                 // Memory is too fragmented for what is kept.
                 return Ok(());
             }

@@ -19,6 +19,12 @@ use core::ops::{
     DerefMut, //
 };
 
+use kernel::prelude::*;
+use pin_init::{
+    cast_init,
+    init, //
+};
+
 use super::socket::{
     Locked,
     SockRef, //
@@ -58,14 +64,16 @@ pub(crate) enum OpenError {
 }
 
 impl<T> SockCell<T> {
-    /// Puts `value` under the lock of `sock`. Any context.
-    pub(crate) fn new(sock: SockRef, value: T) -> Self {
-        Self {
+    /// Puts `value` under the lock of `sock`, initialized in place. Any context.
+    pub(crate) fn init<E>(sock: SockRef, value: impl Init<T, E>) -> impl Init<Self, E> {
+        // SAFETY: `UnsafeCell<T>` has the layout of `T`, and a valid `T` is a valid `UnsafeCell<T>`.
+        let value = unsafe { cast_init::<T, UnsafeCell<T>, E>(value) };
+        init!(Self {
             sock,
             open: Cell::new(false),
             missed: Cell::new(false),
-            value: UnsafeCell::new(value),
-        }
+            value <- value,
+        }? E)
     }
 
     /// The socket whose lock guards the value.

@@ -173,9 +173,9 @@ mod tests {
     use super::super::TcpState;
     use super::*;
     use crate::sys::{
-        mm::pages::{
-            BurstBuf,
-            Reuse, //
+        mm::{
+            blocks::BlockChain,
+            pages::Reuse, //
         },
         testing::connected, //
     };
@@ -198,7 +198,10 @@ mod tests {
     fn released_socket_does_nothing() -> Result {
         let (a, b) = connected()?;
         let sock = a.sock();
-        let mut burst = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
+        let mut burst = BlockChain::default();
+        burst
+            .fill(0, 9, 9, Reuse::InTurn, |out| (out.len(), ()))
+            .ok_or(ENOMEM)?;
         drop(a);
         let mut locked = sock.lock();
         assert!(locked.send_copy(b"x") == Err(EPIPE));

@@ -29,7 +29,7 @@ use super::{
     },
 };
 use crate::sys::{
-    mm::pages::BurstBuf,
+    mm::blocks::BlockChain,
     net::skb::SkbView, //
 };
 
@@ -292,29 +292,24 @@ impl Locked {
         unsafe { bindings::rsiw_sk_drop_frag(self.as_ptr()) }
     }
 
-    /// Sends `len` octets of `burst` from `off`, where they lie; how many TCP took. The buffer is
-    /// not written to up to there any more, which [`BurstBuf::space`] sees to.
+    /// Sends octets `at..at + len` of `blocks`, where they lie; how many TCP took. The blocks are
+    /// not written to up to there any more, which [`BlockChain::fill`] sees to.
     ///
     /// # Errors
     ///
     /// `EAGAIN`: there is no room, or no memory. `EPIPE`, `ECONNRESET`…: the connection is over.
-    /// `EINVAL`: they do not lie in the buffer.
+    /// `EINVAL`: they do not lie in the blocks, or are none.
     #[inline]
     pub(crate) fn send_pages(
         &mut self,
-        burst: &mut BurstBuf,
-        off: usize,
+        blocks: &mut BlockChain,
+        at: usize,
         len: usize,
     ) -> Result<usize> {
-        if burst.part(off, len).is_none() {
-            return Err(EINVAL);
-        }
-        burst.lend(off.saturating_add(len));
-        // SAFETY: By the type invariant; the octets lie in the block, which TCP takes references
-        // to. Both numbers are below the size of a block.
-        let sent = unsafe {
-            bindings::rsiw_tcp_send_pages(self.as_ptr(), burst.page(), off as u32, len as u32)
-        };
+        let (parts, count) = blocks.lend(at, len).ok_or(EINVAL)?;
+        // SAFETY: By the type invariant. The first `count` parts lie in blocks, which TCP takes
+        // references to, and have less than 2 GiB.
+        let sent = unsafe { bindings::rsiw_tcp_send_pages(self.as_ptr(), parts.as_ptr(), count) };
         octets(sent)
     }
 

@@ -76,10 +76,20 @@ mod suite {
     fn pages_go_out_and_come_back() -> Result {
         let (a, b) = connected()?;
         let (from, to) = (a.sock(), b.sock());
-        let mut run = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
-        let len = run.capacity();
-        for (i, octet) in run.space().iter_mut().enumerate() {
-            *octet = (i / 7) as u8;
+        // More than two blocks.
+        let len: usize = 9 * 7168;
+        let mut blocks = BlockChain::default();
+        for at in (0..len).step_by(7168) {
+            let filled = blocks.fill(at, 7168, 7168, Reuse::InTurn, |out| {
+                for (i, octet) in out.iter_mut().enumerate() {
+                    *octet = ((at + i) / 7) as u8;
+                }
+                (out.len(), out.len())
+            });
+            if filled != Some(7168) {
+                // Memory is too fragmented for blocks of this size.
+                return Ok(());
+            }
         }
         let mut sent = 0;
         let mut seen = 0;
@@ -87,7 +97,9 @@ mod suite {
         assert!(eventually(|| {
             if sent < len {
                 if let Ok(locked) = &mut from.try_lock_bh() {
-                    sent += locked.send_pages(&mut run, sent, len - sent).unwrap_or(0);
+                    sent += locked
+                        .send_pages(&mut blocks, sent, len - sent)
+                        .unwrap_or(0);
                 }
             }
             let mut locked = to.lock();
@@ -111,11 +123,12 @@ mod suite {
         assert!(eventually(|| {
             // SAFETY: Process context, no lock is held.
             unsafe { bindings::rsiw_test_feed_cpus() };
-            run.is_exclusive()
+            blocks.is_exclusive()
         }));
         assert_eq!(from.lock().outstanding(), 0);
-        assert!(run.space().is_empty());
-        assert!(from.lock().send_pages(&mut run, 1, len) == Err(EINVAL));
+        assert_eq!(blocks.lent(), len);
+        assert!(from.lock().send_pages(&mut blocks, 1, usize::MAX) == Err(EINVAL));
+        assert!(from.lock().send_pages(&mut blocks, len, 0) == Err(EINVAL));
         Ok(())
     }
 

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Burst buffers laid end to end.
+//!
+//! Bursts run through the buffers of a [`BlockChain`] in order. An FPDU that does not fit into the
+//! rest of a buffer continues in the next one, so buffers have no unused ends. What TCP or a receiver
+//! on this host still holds is one piece of the stream. Beyond the octets of that piece it pins a part
+//! of its first buffer and a part of its last one: less than two buffers.
+
+use kernel::prelude::*;
+
+use super::pages::{
+    BurstBuf,
+    Reuse, //
+};
+use crate::sys::bindings;
+
+/// Buffers of a chain: the rest of one, and 64 KiB.
+const BLOCKS: usize = bindings::RSIW_MAX_PARTS as usize;
+
+/// Octets of the rest of a buffer that make an FPDU of their own where an FPDU cannot continue in the
+/// next buffer. Any FPDU that cannot be cut is shorter: a Terminate has 80 octets (RFC 5040 section
+/// 4.8).
+const PIECE: usize = 136;
+
+/// Buffers laid end to end. Octets are counted from the beginning of the first one.
+///
+/// # Invariants
+///
+/// `None` stands only behind all buffers. Only buffers in front of the last lent octet are lent.
+#[derive(Default)]
+pub(crate) struct BlockChain {
+    /// The buffers in order.
+    blocks: [Option<BurstBuf>; BLOCKS],
+}
+
+impl BlockChain {
+    /// Whether there is no buffer.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.first().is_none_or(Option::is_none)
+    }
+
+    /// Whether TCP has no reference to any buffer (any more).
+    #[inline]
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.blocks.iter().flatten().all(BurstBuf::is_exclusive)
+    }
+
+    /// Octets that TCP was lent: the next burst lies behind them.
+    #[inline]
+    pub(crate) fn lent(&self) -> usize {
+        self.blocks
+            .iter()
+            .flatten()
+            .fold(0, |sum, block| sum.wrapping_add(block.lent()))
+    }
+
+    /// Buffers that octets `..end` lie in.
+    #[inline]
+    pub(crate) fn count(&self, end: usize) -> u32 {
+        let mut count: u32 = 0;
+        let mut left = end;
+        for block in self.blocks.iter().flatten() {
+            if left == 0 {
+                break;
+            }
+            count = count.wrapping_add(1);
+            left = left.saturating_sub(block.capacity());
+        }
+        count
+    }
+
+    /// The buffer with octet `at`, and the position in it; behind all buffers the next free slot.
+    #[inline]
+    fn find(&self, at: usize) -> (usize, usize) {
+        let mut off = at;
+        for (index, slot) in self.blocks.iter().enumerate() {
+            match slot {
+                Some(block) if off >= block.capacity() => {
+                    off = off.wrapping_sub(block.capacity());
+                }
+                _ => return (index, off),
+            }
+        }
+        (BLOCKS, off)
+    }
+
+    /// The buffer `index`, which is added if need be.
+    #[inline]
+    fn block(&mut self, index: usize, reuse: Reuse) -> Option<&mut BurstBuf> {
+        let slot = self.blocks.get_mut(index)?;
+        if slot.is_none() {
+            *slot = BurstBuf::get(reuse);
+        }
+        slot.as_mut()
+    }
+
+    /// Has `f` write up to `room` octets, which become those from `at`. `f` returns how many it wrote;
+    /// fewer than `want` suffice. Buffers are added as needed. Any context with interrupts on; does not
+    /// sleep. `None`: there is no memory, or `at` is not behind what was lent, and `f` was not called.
+    #[inline]
+    pub(crate) fn fill<T>(
+        &mut self,
+        at: usize,
+        want: usize,
+        room: usize,
+        reuse: Reuse,
+        f: impl FnOnce(&mut [u8]) -> (usize, T),
+    ) -> Option<T> {
+        let (index, off) = self.find(at);
+        let need = room.min(want);
+        let block = self.block(index, reuse)?;
+        let left = block.capacity().checked_sub(off)?;
+        let place = match need <= left {
+            true => Place {
+                index,
+                off,
+                len: room.min(left),
+                before: None,
+            },
+            false => self.place_across(index, off, need, room, reuse)?,
+        };
+        let block = self.blocks.get_mut(place.index)?.as_mut()?;
+        let (written, value) = f(rest(block, place.off)?.get_mut(..place.len)?);
+        if let Some(off) = place.before {
+            self.move_back(index, off, written.min(place.len))?;
+        }
+        Some(value)
+    }
+
+    /// Where octets are written of which less than `need` fit into the buffer `index` from `off`.
+    #[inline(never)]
+    fn place_across(
+        &mut self,
+        index: usize,
+        off: usize,
+        need: usize,
+        room: usize,
+        reuse: Reuse,
+    ) -> Option<Place> {
+        let behind = index.wrapping_add(1);
+        let next = self.block(behind, reuse).map(|next| next.capacity());
+        let block = self.blocks.get_mut(index)?.as_mut()?;
+        let left = block.capacity().saturating_sub(off);
+        let place = |index, off, len, before| Place {
+            index,
+            off,
+            len,
+            before,
+        };
+        match next {
+            // They are written into the next buffer, and then moved to where they belong.
+            Some(next) if need <= next => Some(place(behind, 0, room.min(next), Some(off))),
+            // No buffer is long enough, or there is no memory.
+            _ if left >= PIECE => Some(place(index, off, left, None)),
+            Some(next) => {
+                block.end_at(off);
+                Some(place(behind, 0, room.min(next), None))
+            }
+            None => None,
+        }
+    }
+
+    /// Moves the first `written` octets of the buffer behind `index` to where they belong: from `off` of
+    /// `index`, and then from the beginning of the buffer behind it.
+    #[inline(never)]
+    fn move_back(&mut self, index: usize, off: usize, written: usize) -> Option<()> {
+        let (front, behind) = self.blocks.split_at_mut_checked(index.wrapping_add(1))?;
+        let left = rest(front.last_mut()?.as_mut()?, off)?;
+        let space = behind.first_mut()?.as_mut()?.space().get_mut(..written)?;
+        let (here, _) = left.split_at_mut_checked(written.min(left.len()))?;
+        here.copy_from_slice(space.get(..here.len())?);
+        space.copy_within(here.len().., 0);
+        Some(())
+    }
+
+    /// Octets `at..at + len`, or as many of them as lie in one buffer.
+    #[inline]
+    pub(crate) fn part(&self, at: usize, len: usize) -> &[u8] {
+        let (index, off) = self.find(at);
+        let block = self.blocks.get(index).and_then(Option::as_ref);
+        block
+            .and_then(|block| block.part(off, len.min(block.capacity().saturating_sub(off))))
+            .unwrap_or_default()
+    }
+
+    /// TCP gets references to octets `at..at + len`: where they lie, and in how many buffers. `None` if
+    /// they do not lie in the chain. Nothing is lent then.
+    #[inline]
+    pub(in crate::sys) fn lend(
+        &mut self,
+        at: usize,
+        len: usize,
+    ) -> Option<([bindings::rsiw_part; BLOCKS], u32)> {
+        let mut parts = [const {
+            bindings::rsiw_part {
+                page: core::ptr::null_mut(),
+                off: 0,
+                len: 0,
+            }
+        }; BLOCKS];
+        let (first, mut off) = self.find(at);
+        let mut left = len;
+        let mut count: u32 = 0;
+        let blocks = self.blocks.get(first..)?;
+        for (block, part) in blocks.iter().flatten().zip(&mut parts) {
+            if left == 0 {
+                break;
+            }
+            let here = block.capacity().checked_sub(off)?.min(left);
+            part.page = block.page();
+            part.off = off as u32;
+            part.len = here as u32;
+            left = left.wrapping_sub(here);
+            off = 0;
+            count = count.wrapping_add(1);
+        }
+        if left != 0 || len == 0 {
+            return None;
+        }
+        let mut end = at.checked_add(len)?;
+        for block in self.blocks.iter_mut().flatten() {
+            block.lend(end);
+            end = end.saturating_sub(block.capacity());
+        }
+        Some((parts, count))
+    }
+
+    /// Takes the first buffer out if TCP was lent all of it; the octets at its end that were not used.
+    pub(crate) fn pop_full(&mut self) -> Option<u32> {
+        let first = self.blocks.first_mut()?;
+        let full = first.take_if(|block| block.lent() >= block.capacity())?;
+        self.blocks.rotate_left(1);
+        Some(full.unused())
+    }
+
+    /// Takes buffers out that TCP was lent nothing of.
+    #[inline]
+    pub(crate) fn trim(&mut self) {
+        for slot in &mut self.blocks {
+            slot.take_if(|block| block.lent() == 0);
+        }
+    }
+}
+
+/// Where [`BlockChain::fill`] has octets written.
+struct Place {
+    /// The buffer.
+    index: usize,
+    /// The first octet in it.
+    off: usize,
+    /// The most octets.
+    len: usize,
+    /// They belong to this position of the buffer before, and what does not fit there behind it.
+    before: Option<usize>,
+}
+
+/// The octets of `block` from `off`, which is not in front of what was lent.
+#[inline]
+fn rest(block: &mut BurstBuf, off: usize) -> Option<&mut [u8]> {
+    let skipped = off.checked_sub(block.lent())?;
+    block.space().get_mut(skipped..)
+}
+
+#[kunit_tests(rsiw_sys_blocks)]
+mod tests {
+    use super::*;
+    use crate::sys::mm::pages::BLOCK;
+
+    /// Octets of a block.
+    const LEN: usize = BLOCK as usize;
+
+    /// Writes `len` octets from `at`, each the low octet of its position.
+    fn write(
+        chain: &mut BlockChain,
+        at: usize,
+        want: usize,
+        room: usize,
+        len: usize,
+    ) -> Option<usize> {
+        chain.fill(at, want, room, Reuse::InTurn, |out| {
+            let len = len.min(out.len());
+            for (octet, position) in out.iter_mut().zip(at..).take(len) {
+                *octet = position as u8;
+            }
+            (len, len)
+        })
+    }
+
+    /// Whether octets `..end` are what [`write`] has written.
+    fn is_right(chain: &BlockChain, end: usize) -> bool {
+        let mut at = 0;
+        while at < end {
+            let part = chain.part(at, end - at);
+            if part.is_empty() || !part.iter().zip(at..).all(|(&octet, at)| octet == at as u8) {
+                return false;
+            }
+            at += part.len();
+        }
+        true
+    }
+
+    /// A chain that begins with two whole blocks, or `None` where memory is too fragmented.
+    fn chain() -> Option<BlockChain> {
+        let mut chain = BlockChain::default();
+        write(&mut chain, 0, LEN, LEN, 1)?;
+        write(&mut chain, LEN, LEN, LEN, 1)?;
+        let whole = chain
+            .blocks
+            .iter()
+            .flatten()
+            .all(|block| block.capacity() == LEN);
+        whole.then_some(chain)
+    }
+
+    #[test]
+    fn what_does_not_fit_continues_in_the_next_block() {
+        let Some(mut chain) = chain() else {
+            return;
+        };
+        let mut at = 0;
+        while at + 1448 < 2 * LEN {
+            assert_eq!(write(&mut chain, at, 5000, 1448, 1448), Some(1448));
+            at += 1448;
+        }
+        assert!(is_right(&chain, at));
+        assert!(chain.count(at) == 2 && chain.count(LEN) == 1 && chain.count(0) == 0);
+        assert_eq!(chain.part(0, at).len(), LEN);
+        // Nothing was lent, so nothing is full, and all can be written again.
+        assert_eq!(chain.lent(), 0);
+        assert!(chain.pop_full().is_none());
+        chain.trim();
+        assert!(chain.is_empty() && chain.is_exclusive());
+    }
+
+    #[test]
+    fn less_than_wanted_leaves_the_next_block_empty() {
+        let Some(mut chain) = chain() else {
+            return;
+        };
+        for at in 0..LEN / 64 - 1 {
+            assert_eq!(write(&mut chain, at * 64, 64, 64, 64), Some(64));
+        }
+        // 100 octets were announced, and 64 are written: they end the first block.
+        assert_eq!(write(&mut chain, LEN - 64, 100, 1448, 64), Some(64));
+        assert!(is_right(&chain, LEN));
+        // Nothing at all.
+        assert_eq!(write(&mut chain, LEN - 64, 100, 1448, 0), Some(0));
+        assert!(is_right(&chain, LEN));
+    }
+
+    #[test]
+    fn an_fpdu_longer_than_a_block_is_cut_at_its_end() {
+        let Some(mut chain) = chain() else {
+            return;
+        };
+        assert_eq!(write(&mut chain, 0, 2 * LEN, 2 * LEN, 2 * LEN), Some(LEN));
+        assert_eq!(write(&mut chain, LEN, LEN, LEN, LEN - 100), Some(LEN - 100));
+        // The rest is too short for one that cannot continue, and is left out.
+        assert_eq!(
+            write(&mut chain, 2 * LEN - 100, 2 * LEN, 2 * LEN, 500),
+            Some(500)
+        );
+        assert!(is_right(&chain, 2 * LEN + 400));
+        let unused: u32 = chain.blocks.iter().flatten().map(BurstBuf::unused).sum();
+        assert_eq!(unused, 100);
+        // There are no more than three blocks.
+        let end = 3 * LEN - 100;
+        assert_eq!(
+            write(&mut chain, 2 * LEN + 400, LEN, LEN, LEN),
+            Some(LEN - 500)
+        );
+        assert!(is_right(&chain, end));
+        assert_eq!(write(&mut chain, end, 100, 100, 100), None);
+    }
+
+    #[test]
+    fn only_octets_behind_what_was_lent_are_written() -> Result {
+        let Some(mut chain) = chain() else {
+            return Ok(());
+        };
+        assert_eq!(write(&mut chain, 0, 1000, 1000, 1000), Some(1000));
+        let (parts, count) = chain.lend(0, 1000).ok_or(EINVAL)?;
+        assert!(
+            count == 1
+                && parts
+                    .first()
+                    .is_some_and(|part| part.off == 0 && part.len == 1000)
+        );
+        assert_eq!(chain.lent(), 1000);
+        assert_eq!(write(&mut chain, 999, 10, 10, 10), None);
+        assert_eq!(write(&mut chain, 1000, LEN, LEN, LEN), Some(LEN));
+        let (parts, count) = chain.lend(1000, LEN).ok_or(EINVAL)?;
+        let total: u32 = parts.iter().take(count as usize).map(|part| part.len).sum();
+        assert!(count == 2 && total as usize == LEN);
+        assert!(is_right(&chain, 1000 + LEN));
+        // The first is full, and of the second 1000 octets are lent.
+        assert_eq!(chain.pop_full(), Some(0));
+        assert_eq!(chain.pop_full(), None);
+        chain.trim();
+        assert!(!chain.is_empty());
+        assert_eq!(chain.lent(), 1000);
+        assert!(chain.lend(1000, 3 * LEN).is_none());
+        assert!(chain.lend(1000, 0).is_none());
+        assert_eq!(chain.lent(), 1000);
+        Ok(())
+    }
+}
