@@ -139,10 +139,9 @@ pub(crate) enum Arm {
 ///   after [`dereg_mr`](Self::dereg_mr) has returned.
 /// - The queue pair that a completion names has not been destroyed.
 ///
-/// Nor can one follow when a network namespace ends. Of sockets that do not keep their namespace
-/// (`ListenSocket::create_shared`, and what such a listener accepts until it is held), and of
-/// references to them, none is left in a namespace when [`netns_exit`](Self::netns_exit) has
-/// returned for it.
+/// Nor can one follow when a network namespace ends. Some sockets do not keep their namespace: those of
+/// `ListenSocket::create_shared`, and what such a listener accepts until it is held. None of them, and
+/// no reference to one, is left in a namespace when [`netns_exit`](Self::netns_exit) has returned for it.
 pub(crate) unsafe trait Driver: Sized + 'static {
     /// A device.
     type Device: Send + Sync + 'static;
