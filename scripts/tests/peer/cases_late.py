@@ -161,11 +161,12 @@ def closed_window(victim):
         link = Link(victim, recvs=0)
         sock, text, sent = link.stream.sock, bytes(4000), 0
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32768)
+        # More than all buffers take; made before the hold begins, as a CRC takes long here.
+        fpdus = [link.stream.fpdu(rdmap.send(number, text)) for number in range(1, 65)]
         rest = b""
         sock.settimeout(0.3)
         try:
-            while sent < 2000:
-                rest = link.stream.fpdu(rdmap.send(sent + 1, text))
+            for rest in fpdus:
                 sent += 1
                 while rest:
                     rest = rest[sock.send(rest):]
