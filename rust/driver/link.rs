@@ -127,24 +127,16 @@ impl Globals {
         self.devices.lock().iter().for_each(f);
     }
 
-    /// As [`for_each`](Self::for_each), up to the first error.
-    fn for_each_until_err(&self, f: impl FnMut(&Arc<RsiwDevice>) -> Result) {
-        let _ = self.devices.lock().iter().try_for_each(f);
+    /// The first device for which `pick`, which does not sleep, says yes.
+    fn find(&self, pick: impl Fn(&Device) -> bool) -> Option<Arc<RsiwDevice>> {
+        let devices = self.devices.lock();
+        devices.iter().find(|device| pick(device.verbs())).cloned()
     }
 
     /// Unregisters the devices for which `pick` returns `true`, and waits for their end. Process
     /// context; sleeps.
     fn unregister(&self, pick: impl Fn(&Device) -> bool) {
-        loop {
-            let next = self
-                .devices
-                .lock()
-                .iter()
-                .find(|device| pick(device.verbs()))
-                .cloned();
-            let Some(device) = next else {
-                return;
-            };
+        while let Some(device) = self.find(&pick) {
             device.set_going();
             self.end(&device);
         }
@@ -245,11 +237,13 @@ pub(super) fn interfaces_changed() {
     let Ok(globals) = globals() else {
         return;
     };
-    globals.for_each(|device| device.verbs().refresh_addresses());
-    // Not under the lock of the list: the RTNL is taken before it.
-    let mut devices = KVec::new();
-    globals.for_each_until_err(|device| Ok(devices.push(device.clone(), GFP_KERNEL)?));
-    for device in &devices {
+    globals.for_each(|device| {
+        device.verbs().refresh_addresses();
+        device.verbs().set_speed_due();
+    });
+    // Not under the lock of the list: the RTNL is taken before it. Nothing is allocated, so that no
+    // change is lost.
+    while let Some(device) = globals.find(Device::take_speed_due) {
         device.verbs().refresh_speed();
     }
 }

@@ -3,6 +3,7 @@
 //! A device: one interface, one port, and all that belongs to it.
 
 use kernel::{
+    new_mutex,
     prelude::*,
     sync::{
         atomic::{
@@ -11,7 +12,8 @@ use kernel::{
             Relaxed,
             Release, //
         },
-        Arc, //
+        Arc,
+        Mutex, //
     }, //
 };
 
@@ -125,6 +127,9 @@ pub(crate) struct Device {
     /// The GIDs of the port.
     #[pin]
     gids: SpinLockBh<GidTable>,
+    /// Room for the addresses of its interface. One context at a time looks at them.
+    #[pin]
+    addresses: Mutex<KVec<gid::Gid>>,
     /// Registered memory.
     #[pin]
     regions: RegionTable,
@@ -138,6 +143,8 @@ pub(crate) struct Device {
     going: Atomic<bool>,
     /// Megabits per second of its interface; 0: not known.
     speed: Atomic<u32>,
+    /// The speed may have changed.
+    speed_due: Atomic<bool>,
     /// The settings of the device.
     settings: Settings,
 }
@@ -151,7 +158,9 @@ impl Device {
         guid: [u8; 8],
     ) -> Result<Arc<Self>> {
         let mut gids = GidTable::new(id);
-        let _ = gids.update(Self::addresses(netdev, &mut Self::room()?));
+        // Not on the stack, as it is a kilobyte.
+        let mut room = KVec::from_elem(gid::NONE, ADDRESSES, GFP_KERNEL)?;
+        let _ = gids.update(Self::addresses(netdev, &mut room));
         let (ifindex, net, netdev) = (netdev.ifindex(), netdev.net_id(), netdev.id());
         Arc::try_pin_init(
             try_pin_init!(Self {
@@ -162,12 +171,14 @@ impl Device {
                 ifindex,
                 net,
                 gids <- new_spinlock_bh!(gids, "rsiw_gids"),
+                addresses <- new_mutex!(room, "rsiw_addresses"),
                 regions <- RegionTable::new(),
                 counters: Counters::new(),
                 numbers: Atomic::new(1),
                 objects: [const { Atomic::new(0) }; ObjectKind::KINDS],
                 going: Atomic::new(false),
                 speed: Atomic::new(0),
+                speed_due: Atomic::new(false),
                 settings: Settings::new(),
             }? Error),
             GFP_KERNEL,
@@ -253,11 +264,6 @@ impl Device {
         self.gids.lock().get(index)
     }
 
-    /// Room for the addresses of an interface; not on the stack, as it is a kilobyte. Process context.
-    fn room() -> Result<KVec<gid::Gid>> {
-        Ok(KVec::from_elem(gid::NONE, ADDRESSES, GFP_KERNEL)?)
-    }
-
     /// The IP addresses of an interface, in `room`.
     fn addresses<'a>(netdev: &Netdev<'_>, room: &'a mut [gid::Gid]) -> &'a [gid::Gid] {
         let n = netdev.gids(room);
@@ -286,16 +292,15 @@ impl Device {
         }
     }
 
-    /// Maybe its interface has got other IP addresses. Process context.
+    /// Maybe its interface has got other IP addresses. Process context; allocates nothing.
     pub(crate) fn refresh_addresses(&self) {
-        // Allocations of this size do not fail.
-        let Ok(mut room) = Self::room() else {
-            return;
+        let changed = {
+            let mut room = self.addresses.lock();
+            self.core.with_netdev(|netdev| {
+                let addresses = Self::addresses(netdev, &mut room);
+                self.gids.lock().update(addresses)
+            })
         };
-        let changed = self.core.with_netdev(|netdev| {
-            let addresses = Self::addresses(netdev, &mut room);
-            self.gids.lock().update(addresses)
-        });
         if changed == Some(true) {
             self.core.gids_changed();
         }
@@ -309,6 +314,16 @@ impl Device {
     /// Megabits per second of its interface; 0: not known. Any context.
     pub(crate) fn speed(&self) -> u32 {
         self.speed.load(Relaxed)
+    }
+
+    /// The speed is to be [refreshed](Self::refresh_speed). Any context.
+    pub(crate) fn set_speed_due(&self) {
+        self.speed_due.store(true, Relaxed);
+    }
+
+    /// Whether that was so; it is not any more. Any context.
+    pub(crate) fn take_speed_due(&self) -> bool {
+        self.speed_due.load(Relaxed) && self.speed_due.xchg(false, Relaxed)
     }
 
     /// Maybe the speed of its interface has changed. Process context without the RTNL; sleeps.

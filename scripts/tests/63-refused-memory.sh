@@ -4,7 +4,8 @@
 # runs on: soak
 # Each allocation of loading the module, and of rdma link add, fails once. The command runs again and again; in its Nth
 # run the kernel refuses the Nth allocation that the command's task makes there (/proc/PID/fail-nth). The
-# command fails or succeeds, and the last run, with nothing refused, succeeds. No device is left.
+# command fails or succeeds, and the last run, with nothing refused, succeeds. No device is left. Then an
+# interface changes while every allocation of the driver fails: addresses and speed of the device follow.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=rping.sh
@@ -123,4 +124,34 @@ each_refused "rdma link add" 5 delete add
 reject 0 0
 delete 0
 make_link r0 rd0
+
+# Changes of interfaces cannot be reported again, so none may be lost. (ib_core's own news of a change of the
+# GID table is not the driver's.)
+changes() {
+	local n
+	ip tuntap add tap0 mode tap || die "no tap"
+	NETDEVS+=(tap0)
+	ethtool -s tap0 speed 25000 duplex full autoneg off
+	ip link set tap0 up
+	make_link r1 tap0
+	wait_for 10 "the port has 25 Gb/s" rate_is r1 25
+	# shellcheck disable=SC2046
+	reject $(function_range ib_dispatch_event)
+	set_faults times=-1 interval=1 probability=100
+	for n in 77 78; do ip addr add "10.99.0.$n/24" dev rd0; done
+	ip addr del 10.99.0.78/24 dev rd0
+	ethtool -s tap0 speed 100000 duplex full autoneg off
+	ip link set tap0 down
+	ip link set tap0 up
+	(wait_for 10 "the port has 100 Gb/s" rate_is r1 100 && wait_for 10 "the new address is a GID" has_gid 0a63:004d &&
+		wait_for 10 "the old one is none any more" not has_gid 0a63:004e) || n=
+	set_faults probability=0 times=0
+	reject 0 0
+	[ -n "$n" ] || die "a change was lost, as memory was short"
+	rdma link del r1
+	ok "addresses and speed change while no memory is to be had"
+}
+rate_is() { [[ $(cat "/sys/class/infiniband/$1/ports/1/rate") == "$2 "* ]]; }
+has_gid() { grep -l "0000:0000:0000:0000:0000:ffff:$1" /sys/class/infiniband/r0/ports/1/gids/*; }
+changes
 rping_rounds 64 20 "$RDMA_V4"
