@@ -10,6 +10,11 @@ import socket
 import subprocess
 import time
 
+from pyverbs.device import Context
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+import pyverbs.enums as e
+
 import cases_active as active
 import mpa
 import rdmap
@@ -162,6 +167,50 @@ def messages(victim, link):
         stream.send(rdmap.tagged(rdmap.READ_RESPONSE, sink, sink_to, bytes(10)))
         assert victim.poll()[:3] == ("send", 9, 0)
     print("ok: messages by kind")
+
+
+# Objects of which an answer does not fit into one message of netlink, 32 KiB at most.
+MANY_PORT, CONNECTIONS, REGIONS = 7181, 48, 150
+
+
+def many():
+    """Objects in answers of several messages: each is told once, with all that is told of one."""
+    program = subprocess.Popen([os.path.join(os.environ["RSIW_TESTBIN"], "unread"), ADDRESS, str(MANY_PORT)],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    assert program.stdout.readline() == "ok\n", "unread does not listen"
+    program.stdin.write(f"accept {CONNECTIONS}\n")
+    streams = []
+    for _ in range(CONNECTIONS):
+        stream = tcp(MANY_PORT)
+        stream.send_raw(request())
+        stream.recv_startup()
+        streams.append(stream)
+    assert program.stdout.readline().startswith("made "), "unread does not accept"
+    context = Context(name=DEVICE)
+    pd = PD(context)
+    memory = [MR(pd, 64 + i, e.IBV_ACCESS_LOCAL_WRITE) for i in range(REGIONS)]
+    ports = sorted(stream.sock.getsockname()[1] for stream in streams)
+    for kind, attributes in (("qp", ("qp_state", "role", "tcp_state", "ird", "tcp_retransmits")),
+                             ("cm_id", ("tcp_state", "local_port"))):
+        found = [entry for entry in show(kind) if entry.get("remote_port") in ports]
+        assert sorted(entry["remote_port"] for entry in found) == ports, f"{kind}: {len(found)} of {CONNECTIONS}"
+        for entry in found:
+            assert not [name for name in attributes if name not in entry], f"{kind} lacks some of {attributes}: {entry}"
+    keys = sorted(mr.rkey for mr in memory)
+    found = [entry for entry in show("mr") if int(entry.get("rkey", "0"), 16) in keys]
+    assert sorted(int(entry["rkey"], 16) for entry in found) == keys, f"mr: {len(found)} of {REGIONS}"
+    for entry in found:
+        assert entry.get("kind") == "user" and "one_qp_only" in entry, f"mr lacks attributes: {entry}"
+    assert sorted(entry["octets"] for entry in found) == [64 + i for i in range(REGIONS)], "lengths of regions"
+    for mr in memory:
+        mr.close()
+    pd.close()
+    context.close()
+    for stream in streams:
+        stream.reset()
+    program.kill()
+    program.wait()
+    print("ok: objects of which an answer has several messages")
 
 
 def ends(victim, link, trace):
@@ -330,6 +379,7 @@ def main():
     victim, trace = Victim(), Trace()
     link = connection(victim, trace)
     regions(link)
+    many()
     messages(victim, link)
     ends(victim, link, trace)
     failures(victim, trace)
