@@ -28,6 +28,7 @@
 #include "rng.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -351,6 +352,15 @@ static void batch(struct direction d[2], int number)
 		reset(&d[side]);
 }
 
+static volatile sig_atomic_t over;
+
+/* SIGTERM ends the program after the batch in progress. */
+static void stop(int number)
+{
+	(void)number;
+	over = 1;
+}
+
 int main(int argc, char **argv)
 {
 	struct pair_options options = pair_defaults();
@@ -374,6 +384,7 @@ int main(int argc, char **argv)
 	}
 	if (optind != argc - 1)
 		return 2;
+	signal(SIGTERM, stop);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("seed %llu, %d batches%s\n", (unsigned long long)seed, batches, plain ? ", plain" : "");
 	rng_state = seed;
@@ -385,7 +396,7 @@ int main(int argc, char **argv)
 		arena_open(&d[i].local, d[i].initiator);
 		arena_open(&d[i].remote, d[i].target);
 	}
-	for (i = 0; i < batches; i++)
+	for (i = 0; i < batches && !over; i++)
 		batch(d, i);
 	for (i = 0; i < 2; i++)
 		if (ibv_dereg_mr(d[i].local.mr) || ibv_dereg_mr(d[i].remote.mr))
