@@ -77,7 +77,7 @@ wrong_uses() {
 	ok "wrong uses are refused and change nothing"
 }
 
-# An interface that goes while a device is made on it: made or refused, it leaves nothing.
+# An interface is removed while a device is made on it. The device is made or refused, and nothing of it remains.
 vanishing() {
 	local before added=0 i rounds
 	rounds=$(rounds 20)
@@ -103,7 +103,7 @@ vanishing() {
 gid_of() { cat "/sys/class/infiniband/$1/ports/1/gids/"*; }
 has_gid() { gid_of "$1" | shows "^$2\$"; }
 
-# Addresses that come while a device is made on the interface are not lost.
+# The GID table has the addresses that the interface gets while the device is made.
 changing() {
 	local i
 	[ "$RSIW_TYPE" = rsiw ] || return 0
@@ -122,7 +122,7 @@ changing() {
 	ok "addresses change while a device is made"
 }
 
-# Of two processes that make a device on one interface one succeeds; devices made at once have GUIDs of their own.
+# One of two processes that make a device on one interface succeeds. Devices made at once have different GUIDs.
 at_once() {
 	local i one two made
 	[ "$RSIW_TYPE" = rsiw ] || return 0
@@ -165,7 +165,7 @@ wrong_parameters() {
 			die "the module loads with $p"
 		fi
 		! loaded rsiw || die "the module is there with $p"
-		# Under an old name the same parameter is set.
+		# An old name sets the same parameter.
 		p=$(echo "$p" | sed 's/^direct_/rendezvous_/; s/^gather_us/doorbell_coalesce_usecs/')
 		dmesg | tail -n 3 | shows "rsiw: parameter $p is out of range" || die "the log does not name $p: $(dmesg | tail -n 3)"
 	done
@@ -325,7 +325,7 @@ beside_siw() {
 	rsiw_load
 	make_link r0 rd0
 	unload_type siw
-	# siw's exit removes every device of its driver id, rsiw's too; it must be possible to make it again.
+	# siw's exit removes every device of its driver id, rsiw's too. The rsiw device can then be made again.
 	has_link r0 || make_link r0 rd0
 	ping_at "$RDMA_V4"
 	ok "beside the kernel's siw"
@@ -333,7 +333,7 @@ beside_siw() {
 
 single_bed
 modprobe tun
-if [ "${RSIW_KERNEL:-}" != debug ]; then # it has no CAN
+if [ "${RSIW_KERNEL:-}" != debug ]; then # the debug kernel has no CAN
 	modprobe vcan
 	ip link add can0 type vcan
 	NETDEVS+=(can0)

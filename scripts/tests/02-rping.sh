@@ -39,7 +39,7 @@ rping_client "rping to the IPv6 wildcard" 64 20 "$RDMA_V6"
 rping_client "rping from IPv4 to the IPv6 wildcard" 64 20 "$RDMA_V4"
 ok "a wildcard listener of both families"
 
-# rdma_cm draws ports from TCP's range without asking TCP: of 64, TCP programs have 48.
+# rdma_cm picks ports of TCP's range without regard to TCP's sockets: TCP programs have 48 of the 64.
 restore_ports() { echo "$range" >/proc/sys/net/ipv4/ip_local_port_range; }
 port_taken() {
 	local port

@@ -22,8 +22,8 @@ stream() {
 
 # polling LABEL ADDRESS ARGUMENT...: as stream, with poll. do_poll() of rstream's client looks at POLLHUP
 # alone. If the peer closes before the client has read the last message, the client fails with POLLHUP
-# (16) as its status. That happens on any device, and on some machines every time. It is accepted if the
-# server ends well: the server has then compared all its data, and the client all but the last message.
+# (16) as its status. Any device shows this failure, on some machines every time. The test accepts status 16
+# if the server succeeds: the server has then compared all its data, and the client all but the last message.
 polling() {
 	local server label=$1 address=$2 status=0 log
 	shift 2

@@ -15,7 +15,7 @@ single_bed
 for tool in ib_send_bw ib_write_bw ib_read_bw; do
 	# A Write's target sees no completion, so perftest has no events for it. Before its last message
 	# a sender needs credit of its receiver. If the credit is late and no request is outstanding, the
-	# sender waits for an event that cannot come. Long messages, each with a completion, avoid that.
+	# sender waits for an event that cannot come. Long messages, each with a completion, avoid this wait.
 	[ "$tool" = ib_write_bw ] || pair "$tool events" "$tool" -e -Q 1 -s 65536 -n "$(rounds 200)"
 	pair "$tool 4 queue pairs" "$tool" -q 4 -s 16384 -n "$(rounds 100)"
 	pair "$tool both directions" "$tool" -b -s 65536 -n "$(rounds 200)"

@@ -86,7 +86,7 @@ stock() {
 	modinfo -F filename "$name" | shows /kernel/
 }
 
-# The last row, since it takes the device away. A process that waits for the holder cannot be killed.
+# The last row, since rdma link del removes the device. A process that waits for the holder cannot be killed.
 goes_while_held() {
 	local holder deleter status=0 end
 	mkfifo "$WORK/hold-$1"
@@ -130,7 +130,7 @@ row "a Send waits for its receive" "rsiw=yes siw=no rxe=yes" check late_receive
 row "others connect beside a peer that stalls" "rsiw=yes siw=no" passes_stalled_peer
 row "ibv_rc_pingpong" "rsiw=yes siw=no rxe=yes" pingpong
 row "atomics" "rsiw=no siw=no rxe=yes" has_atomics
-# rxe learned it with 7.3.
+# rxe removes a device in use since 7.3.
 rxe_goes=no
 [ "${RSIW_KERNEL:-}" != 7.3 ] || rxe_goes=yes
 row "link del while a program holds the device" "rsiw=yes siw=no rxe=$rxe_goes" goes_while_held

@@ -3,7 +3,7 @@
 # time limit: 300
 # runs on: 7.2/4
 # leaves a network namespace: the kernel's NFS server keeps it after NFS 4.1 or later over any RDMA device.
-# That holds also with siw at both ends and rsiw not loaded; not after NFS 4.0.
+# The same happens with siw at both ends and rsiw not loaded. NFS 4.0 leaves none.
 #
 # NFS over RDMA between rsiw and the kernel's own siw, each as server and as
 # client, over a pair of veth interfaces. The server is in a network namespace.

@@ -51,7 +51,7 @@ copy_both_ways() {
 	rm -rf "$WORK/back"
 }
 
-# Small things stay inside Sends: guards against counters that always grow (RPC-26).
+# Short calls and replies stay inside Sends, and the counters of chunks stand still (RPC-26).
 small_stays_inline() {
 	local reads writes
 	printf '%0512d' 7 >"$NFS_EXPORT/small"
@@ -73,7 +73,7 @@ long_call() {
 	ok "a 25,000-octet extended attribute went as a long call"
 }
 
-# The negative control (RPC-23).
+# The negative control: over TCP the counters of chunks stand still (RPC-23).
 tcp_moves_no_chunk() {
 	local reads writes
 	nfs_mount 4.2 "$RDMA_V4" tcp

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 240
-# After a forced unmount without a server the device goes at once: with a reader
-# that waited for the server and keeps its file open, and while the unmount
-# itself waits for the server.
+# After a forced unmount without a server the device is removed at once. In one case a reader
+# has waited for the server and keeps its file open. In the other the unmount itself waits for
+# the server.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=nfs.sh

@@ -6,8 +6,8 @@
 # writer finishes, and no data is lost.
 #
 # The kernel's NFS client connects again while the device is being removed. Once in some 25 times rdma_cm
-# removes the device between two steps of that: rdma_resolve_route() returns EINVAL, which xprtrdma
-# passes on to the program that writes. No driver is called in between.
+# removes the device between two steps of the connection: rdma_resolve_route() returns EINVAL, which xprtrdma
+# passes on to the program that writes. rdma_cm calls no driver between the two steps.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=nfs.sh

@@ -36,18 +36,18 @@ target_up() {
 
 # shellcheck disable=SC2317,SC2329 # called through DONE_HOOK
 target_down() {
-	# A process that hangs in the modules keeps them loaded: what they have registered would outlive them.
+	# Modules in which a process hangs stay loaded.
 	[ -z "${STUCK:-}" ] || return 0
 	timeout 20 nvme disconnect -n "$NQN"
 	rm -f "$PORT/subsystems/$NQN"
 	echo 0 >"$SUBSYSTEM/namespaces/1/enable"
 	rmdir "$PORT" "$SUBSYSTEM/namespaces/1" "$SUBSYSTEM"
 	losetup -d "$LOOP"
-	# The debug kernel has them built in.
+	# The debug kernel has the NVMe modules built in.
 	[ ! -e /sys/module/nvmet/initstate ] || modprobe -r nvme-rdma nvmet-rdma nvmet
 }
 
-# Where the tasks wait, if the host does not disconnect from the target.
+# look: stack traces of the waiting tasks, if the host does not disconnect from the target.
 look() {
 	echo w >/proc/sysrq-trigger
 	dmesg | tail -n 200

@@ -23,7 +23,7 @@ card() { basename "$(echo "$DRIVER/$1/net/"*)"; }
 
 frames_received() { cat "/sys/class/net/$near/statistics/rx_packets"; }
 
-# both_ways LABEL TOOL ARGUMENT...: the client here, and there.
+# both_ways LABEL TOOL ARGUMENT...: a pair with the client in this namespace, and one with the client in the other.
 both_ways() {
 	local label=$1
 	shift
@@ -31,7 +31,7 @@ both_ways() {
 	perftest_pair "$label, in" "$NEAR" "" "$IN_PEER" "$@"
 }
 
-# As hot unplug does, without the slot: the driver is unbound.
+# Unbinds the driver, which is what hot unplug does, without the slot.
 driver_lets_go() {
 	local server client
 	# shellcheck disable=SC2086
@@ -49,9 +49,9 @@ driver_lets_go() {
 }
 
 modprobe virtio_net
-# The driver keeps sent frames, and with them the namespace, until it sends again: a cable without a
-# far end would keep them for ever (not with napi_tx=0). A driver that is built into the kernel is bound
-# to its cards again, for the next test.
+# virtio_net frees sent frames when it sends again (not with napi_tx=0), and a frame holds its namespace. On a
+# cable without a far end the frames would stay for ever. A driver that is built into the kernel is bound to
+# its cards again, for the next test.
 let_go() {
 	local card
 	for card in "${cards[@]}"; do

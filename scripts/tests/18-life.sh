@@ -12,8 +12,8 @@
 objects() { rdma resource show "$1" link r0 2>/dev/null | grep -c . || true; }
 no_qps() { [ "$(objects qp)" = 0 ]; }
 both_gone() { gone "$1" && gone "$2"; }
-# flows PORT: much more than the set-up has been acknowledged. An established TCP connection is not
-# enough: iw_cm reports no connection that ends before its MPA Request, and an rping server then waits
+# flows PORT: much more than the set-up has been acknowledged. An established TCP connection does not show
+# traffic: iw_cm reports no connection that ends before its MPA Request, and an rping server then waits
 # for its first peer.
 flows() { ss -Htin "dport = :$1" | shows 'bytes_acked:[0-9]\{6,\}'; }
 
@@ -121,7 +121,7 @@ refused_connections() {
 	ok "20 refused connections"
 }
 
-# freed: how many devices ib_core has freed since the probe was set there.
+# freed: prints how many devices ib_core has freed since the probe was set.
 freed() { grep -c device_freed: "$TRACING/trace"; }
 freed_as_often() { [ "$(freed)" -ge "$1" ]; }
 
@@ -131,8 +131,8 @@ probe_freeing() {
 	echo 1 >"$TRACING/events/rsiw_test/enable"
 }
 
-# ib_core takes a plain spin lock when it frees a device, so that must not be in a softirq, as RCU callbacks are. The
-# third flag of a line of the trace, behind the number of the processor, shows that.
+# ib_core takes a plain spin lock when it frees a device, so a softirq (an RCU callback) may not free one. The third
+# flag of a line of the trace, behind the number of the processor, shows the context.
 freed_in_process_context() {
 	local wrong
 	wait_for 20 "$1 devices are freed" freed_as_often "$1"
@@ -188,7 +188,7 @@ answers() { sed -n 's/.*kverbs_test: asked to connect, answer //p' "$WORK/kernel
 asked() { [ "$(answers | wc -l)" -ge "$1" ]; }
 
 # A kernel client that connects where the device or the address has just been removed gets ENETDOWN. NFS
-# takes that for a fault of the network, and waits. It would pass ENODEV or EADDRNOTAVAIL on to the
+# takes ENETDOWN for a fault of the network, and waits. NFS would pass ENODEV or EADDRNOTAVAIL on to the
 # program that writes.
 asked_too_late() {
 	local how log n=0 answer

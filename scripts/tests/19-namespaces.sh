@@ -8,7 +8,7 @@
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
-# The far end of the cable went with its namespace: nothing keeps that any more.
+# The far end of the cable is removed with its namespace, once no reference to the namespace is left.
 cable_gone() { ! ip link show rv0; }
 all_gone() { cable_gone && ! has_link n0; }
 flows() { $IN_PEER ss -Htin "dport = :$1" | shows 'bytes_acked:[0-9]\{6,\}'; }
@@ -21,7 +21,7 @@ bed() {
 	make_peer_link n0 "$RSIW_TYPE"
 }
 
-# Takes the name of the namespace; the rest goes with its last user.
+# Removes the name of the namespace. The namespace ends with its last user.
 remove_name() {
 	timeout 20 ip netns del peer || die "ip netns del: status $?"
 	NETNS=()
@@ -55,7 +55,7 @@ connections_to_its_port() {
 }
 listening_inside() { [ -n "$($IN_PEER ss -Hltn "sport = :$1")" ]; }
 
-# flow_inside: rping against itself in the namespace, without end: SERVER, CLIENT.
+# flow_inside: an rping server and client in the namespace, without end; sets SERVER and CLIENT.
 flow_inside() {
 	inside server -s -a 0.0.0.0 -p 7174 -S 16384
 	SERVER=$SPAWNED
@@ -115,7 +115,7 @@ killed_at_once() {
 	ok "$many namespaces killed under load"
 }
 
-# outside ARGUMENT...: outside.py; go lets it take its next step.
+# outside ARGUMENT...: outside.py; go has outside.py take its next step.
 outside() {
 	rm -f "$WORK/steps"
 	mkfifo "$WORK/steps"
@@ -243,7 +243,7 @@ refused_move() {
 	not clients_of || die "the core's clients have a device that is not with its interface"
 }
 
-# The core's exclusive mode moves devices from one namespace to another, away from their interfaces.
+# In the exclusive mode of ib_core "rdma dev set NAME netns NS" moves a device away from its interface.
 device_moves() {
 	local holder
 	wait_for 30 "the stack takes up its exclusive mode" rdma system set netns exclusive

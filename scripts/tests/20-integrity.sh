@@ -49,7 +49,7 @@ kernel_memory() {
 		trace_begin
 		echo 1 >"$TRACING/events/rsiw/rsiw_terminate/enable"
 	fi
-	# Not by timeout: it would wait for a process that hangs in the kernel, before anything is printed.
+	# Not by timeout, which would wait for a process that hangs in the kernel, before anything is printed.
 	spawn kverbs modprobe rsiw_kverbs_test addr="$RDMA_V4" seed="$SEED" rounds="$1" plain="$plain"
 	if ! (wait_for 120 "the module's tests end" gone "$SPAWNED") || ! wait "$SPAWNED"; then
 		dmesg | tail -n +"$((before + 1))" | tail -n 30

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 120
 # Attributes of rdma-resource(8), counters of rdma-statistic(8) by message and by cause of a failure, trace
-# events, and the port's speed. The wire peer (scripts/tests/peer) sends what they count, and states the
-# expected values.
+# events, and the port's speed. The wire peer (scripts/tests/peer) sends the messages that are counted, and
+# states the expected values.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 

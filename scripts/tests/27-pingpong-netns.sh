@@ -16,7 +16,7 @@ veth_bed
 make_link r0 rv0
 make_peer_link r1 "$RSIW_TYPE"
 
-# there LABEL ARGUMENT...: the server here and then there.
+# there LABEL ARGUMENT...: a pair with the server in this namespace, and one with the server in the other.
 there() {
 	local label=$1
 	shift

@@ -27,7 +27,7 @@ done
 pair "ib_send_bw both ways" ib_send_bw -s 4096 -n "$(rounds 200)" -b
 pair "ib_write_bw both ways" ib_write_bw -s 4096 -n "$(rounds 200)" -b -q 2
 pair "ib_read_bw 16 queue pairs" ib_read_bw -s 1024 -n "$(rounds 50)" -q 16
-# Behind the set-up the sizes run the same code as in 06-perftest.
+# After connection set-up the sizes run the same code as in 06-perftest.
 ! all_rounds || for tool in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat; do
 	every_size pair "$tool"
 done

@@ -11,7 +11,7 @@
 # Octets of the rings that src/rings.c asks for one by one.
 RING=32000000
 LIMIT=$((64 << 20))
-# More than the program needs for itself.
+# More octets than the program needs besides its rings.
 SLACK=$((8 << 20))
 
 used() { cat "$GROUP/memory.current"; }
@@ -19,7 +19,7 @@ no_more_than() { [ "$(used)" -le "$1" ]; }
 made() { grep -c '^made' "$(log_of "$1")" || true; }
 over() { gone "$SPAWNED" || grep -qx "done" "$(log_of "$1")"; }
 
-# rings NAME COUNT: a process in the cgroup that takes as many as it gets.
+# rings NAME COUNT: a process in the cgroup that asks for rings until one is refused, or there are COUNT.
 rings() {
 	# shellcheck disable=SC2016 # expanded by the inner shell
 	spawn "$1" sh -c 'echo $$ >"$1/cgroup.procs" && exec "$2" r0 "$3"' sh "$GROUP" "$RSIW_TESTBIN/rings" "$2"

@@ -42,7 +42,7 @@ kernel_user() {
 	ip addr add "$RDMA_V4/24" dev rd0
 	wait_for 20 "the kernel user has tried to connect" answered
 	stop "$log"
-	# ENETDOWN. Another error means that the queue pair was in use, or not found.
+	# -100 is ENETDOWN. Another error means that the queue pair was in use, or not found.
 	[ "$(answer)" = -100 ] || die "the kernel user's own queue pair: rdma_connect() answered $(answer), not -100"
 	ok "a queue pair of the kernel"
 }

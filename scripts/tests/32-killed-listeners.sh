@@ -10,7 +10,8 @@
 # Clock ticks that all threads of work queues have used. A name may have spaces in it.
 worked() { cat /proc/[0-9]*/stat 2>/dev/null | sed -n '/(kworker\//s/.*) //p' | awk '{ n += $12 + $13 } END { print n + 0 }' || true; }
 
-# calm: in one second they use less than half of one processor. A work item that spins uses all of it.
+# calm: in one second the threads of work queues use less than half of one processor. A work item that spins uses
+# a whole processor.
 calm() {
 	local before
 	before=$(worked)

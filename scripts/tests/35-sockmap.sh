@@ -4,7 +4,7 @@
 # runs on: 7.2 7.3
 # A BPF program adds each TCP connection of this host to a sockmap when it is established (src/sockmap.c).
 # At that time a listener's child is not accepted yet. The sockmap would replace the driver's handler, take early
-# octets, and never release the socket. The driver's sockets refuse it. Connections over rdma_cm, by
+# octets, and never release the socket. The driver's sockets refuse the sockmap. Connections over rdma_cm, by
 # rendezvous and of unknown peers work as without the program.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
@@ -64,7 +64,7 @@ stop "$server"
 kill -TERM "$SOCKMAP"
 finish "$SOCKMAP" 20 sockmap
 # Refused are two ends each of rping (twice), abi and ibv_rc_pingpong (twice), and two of unknown peers.
-# Taken are the program's own two, the unknown peers' ends, and the pingpongs' TCP connections.
+# The sockmap has the program's own two sockets, the unknown peers' ends, and the pingpongs' TCP connections.
 refused=$(counted refused)
 taken=$(counted taken)
 if [ "$refused" -lt 12 ] || [ "$taken" -gt 8 ]; then

@@ -3,7 +3,7 @@
 # time limit: 400
 # runs on: 7.2/4
 # Unknown peers on the port of rendezvous (src/unknown_peers.py): silence, garbage, half a frame, wrong
-# numbers, 10,000 connections. They learn nothing, delay no connection, and hold no memory.
+# numbers, 10,000 connections. The peers learn nothing, delay no connection, and hold no memory.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 

@@ -88,13 +88,13 @@ without_offloads "$IN_PEER" rv1
 # Without GRO the cable ends in this queue; a bulk transfer must not overrun it.
 echo 20000 >/proc/sys/net/core/netdev_max_backlog
 # TCP cuts a segment where the receiver's window ends, and the octets queued then (up to 1 MiB) follow
-# with that shift. No sender above TCP can avoid it, so the window is larger here.
+# with that shift. No sender above TCP can avoid the cut, so the window is larger here.
 for inside in "" "$IN_PEER"; do
 	$inside sysctl -q -w net.ipv4.tcp_rmem='4096 8388608 8388608'
 done
 make_link r0 rv0
 make_peer_link r1 "$RSIW_TYPE"
-# Every size with every kind, or each once.
+# All rounds: every size with every kind. Otherwise: each size and each kind once.
 cases="write 1048576  send 65536  read 16384"
 ! all_rounds || cases="$cases  write 65536  write 16384  send 1048576  send 16384  read 1048576  read 65536"
 # shellcheck disable=SC2086 # pairs of words

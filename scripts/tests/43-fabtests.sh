@@ -14,7 +14,7 @@ PORT=9228
 # Both programs poll without a pause.
 [ "$(nproc)" -gt 1 ] || exit 4
 
-# both PROGRAM ARGUMENT...: a server and a client.
+# both PROGRAM ARGUMENT...: a server and a client of PROGRAM.
 both() {
 	local label=$* server
 	spawn server "$PROGRAMS/$1" "${@:2}" -s "$RDMA_V4"
@@ -35,9 +35,9 @@ both fi_flood -p verbs -e msg
 both fi_flood -p "verbs;ofi_rxm" -e rdm
 # The provider has no shared contexts for transmission.
 both fi_shared_ctx -p verbs -e msg --no-tx-shared-ctx
-# It has a port of its own.
+# fi_unexpected_msg has a port of its own.
 PORT=3000
 both fi_unexpected_msg -p "verbs;ofi_rxm" -e rdm
-# On User-mode Linux it does not come to its end over libfabric's tcp provider either.
+# On User-mode Linux the next program does not end over libfabric's tcp provider either.
 PORT=9228
 [[ ${RSIW_KERNEL:-} == @(uml|bench) ]] || both fi_multi_ep -p verbs -e msg

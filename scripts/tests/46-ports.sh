@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 120
 # Ports in use. A second connection from a source port in use gets EADDRINUSE, or another port where the
-# port is one of TCP's ephemeral range. rdma_listen beside a TCP listener gets an error and a trace event.
+# port is one of TCP's ephemeral range. rdma_listen on the port of a TCP listener gets an error, and a trace
+# event names the port.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 

@@ -9,7 +9,7 @@ single_bed
 spawn qperf qperf
 SERVER=$SPAWNED
 wait_listening 19765
-# qperf measures for a second, and its end has two seconds' worth of work requests posted.
+# Each test takes a second. At its end qperf has work requests for two more seconds posted.
 for test in rc_lat rc_bw rc_bi_bw rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_poll_lat; do
 	for size in 64 64k 1m; do
 		case $test:$size in *lat:1m | *bw:64) continue ;; esac

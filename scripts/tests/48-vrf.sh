@@ -17,7 +17,7 @@ ip link add vrf0 type vrf table 100
 NETDEVS+=(vrf0)
 ip link set vrf0 up
 ip link set rv0 master vrf0
-# IPv6 addresses go when the interface changes its master.
+# The kernel removes IPv6 addresses when the interface changes its master.
 ip addr add fd98::1/64 dev rv0 nodad 2>/dev/null || true
 make_link r0 rv0
 make_peer_link r1 "$RSIW_TYPE"

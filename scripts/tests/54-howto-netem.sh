@@ -11,7 +11,7 @@
 modprobe sch_netem
 run_page docs/howto/netem.md
 
-# Retransmissions in the client's network namespace since it was made; at the page's end netem is removed.
+# TCP's retransmissions since the client's network namespace was made. The page has removed netem at its end.
 sent_again=$(on client nstat -asz TcpRetransSegs | awk '$1 == "TcpRetransSegs" { print $2 }')
 [ "$sent_again" -gt 0 ] || die "TCP sent nothing again"
 ok "TCP sent $sent_again segments again"

@@ -10,6 +10,6 @@ HOWTO_ONE_NETWORK=1
 . "$(dirname "$0")/howto.sh"
 
 mountpoint -q /sys/kernel/config || die "no configfs"
-# udev loads it on a host.
+# udev loads sd_mod on a host.
 modprobe -q sd_mod || exit 4
 run_page docs/howto/iser.md

@@ -62,8 +62,8 @@ refusing() {
 	timeout -k 5 "$limit" sh -c 'echo "$1" >/proc/self/fail-nth; shift; exec "$@"' sh "$nth" "$@"
 }
 
-# each_refused LABEL LEAST UNDO FUNCTION: until no allocation is left to refuse. LEAST are known to be there. UNDO
-# undoes the run before, and gets its status. FUNCTION gets the number of the run.
+# each_refused LABEL LEAST UNDO FUNCTION: runs FUNCTION N for N = 1, 2, ... until no allocation is left to refuse.
+# At least LEAST allocations must be found. UNDO undoes the run before, and gets its status.
 each_refused() {
 	local label=$1 least=$2 undo=$3 function=$4 n failed=0 status=0
 	for ((n = 1; n < 300; n++)); do
@@ -117,7 +117,8 @@ each_refused "loading the module" 5 unload load
 rsiw_load
 # shellcheck disable=SC2046
 only_below $(driver_range)
-# ib_core makes some hundred objects in sysfs for a device; its way back is not the driver's.
+# ib_core makes some hundred objects in sysfs for a device. The undoing of a failure there is ib_core's, not the
+# driver's.
 # shellcheck disable=SC2046
 reject $(function_range ib_register_device)
 each_refused "rdma link add" 5 delete add
@@ -125,15 +126,15 @@ reject 0 0
 delete 0
 make_link r0 rd0
 
-# Changes of interfaces cannot be reported again, so none may be lost. (ib_core's own news of a change of the
-# GID table is not the driver's.)
+# The network stack reports a change of an interface once, so the driver may lose none. (ib_core's own event of a
+# change of the GID table is not the driver's.)
 changes() {
 	local n
 	ip tuntap add tap0 mode tap || die "no tap"
 	NETDEVS+=(tap0)
 	ethtool -s tap0 speed 25000 duplex full autoneg off
 	ip link set tap0 up
-	# Without a carrier, as nobody reads from it.
+	# The tap has no carrier, since no process has it open.
 	rdma link add r1 type rsiw netdev tap0
 	wait_for 10 "the port has 25 Gb/s" rate_is r1 25
 	# shellcheck disable=SC2046

@@ -3,8 +3,8 @@
 # time limit: 120
 # runs on: uml
 # The memory cgroup that pays for the sockets of two ends has reached its limit in the middle of a stream
-# (memory.max). The stream goes on, each octet is right (src/integrity.c), and it ends without an error. Programs
-# of other control groups feel nothing, and the control group is empty when the stream has ended.
+# (memory.max). The stream goes on, each octet is right (src/integrity.c), and the stream ends without an error.
+# Programs of other control groups are not affected. The control group is empty when the stream has ended.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=cgroup.sh
@@ -44,7 +44,7 @@ single_bed
 spawn load sh -c 'echo $$ >"$1/cgroup.procs" && exec "$2" -n 1000000 -s 7 "$3"' sh "$GROUP" "$RSIW_TESTBIN/integrity" "$RDMA_V4"
 LOAD=$SPAWNED
 goes_on 1000000 "without a limit"
-# Its own pages are another control group's from now on. Those of its sockets are not.
+# From now on the program's pages are charged to another control group. The memory of its sockets is not.
 echo "$LOAD" >"$CGROUP/cgroup.procs"
 echo 0 >"$GROUP/memory.max"
 goes_on "$MORE" "at the limit"

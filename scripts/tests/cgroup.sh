@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # The root of the control groups (version 2); sourced by the tests that use them.
 
-# cgroup_root: mounts it; CGROUP is where. Skips the test where the kernel has none.
+# cgroup_root: mounts the root of the control groups at CGROUP. Skips the test where the kernel has none.
 cgroup_root() {
 	CGROUP=$WORK/cgroup
 	mkdir "$CGROUP"

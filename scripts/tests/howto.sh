@@ -3,19 +3,18 @@
 # Runs the commands of a page of docs/howto as they are on the page (scripts/tests/checks/howto has the marks of its blocks).
 # Two hosts, "server" and "client", are two sets of namespaces (network, mounts). Each has a root file system,
 # and a cable joins their interfaces eth0. scripts/tests/howto stands in for the rest of a host: the file "host",
-# and the commands apt-get, scp and systemctl. Both hosts have the pages' devices
-# rsiw0 and rsiw1. The kernel has each name of an RDMA device once, so the client's are rsiw100 and rsiw101 (names_in,
-# names_out).
+# and the commands apt-get, scp and systemctl. On the pages both hosts have devices rsiw0 and rsiw1. The kernel has each
+# name of an RDMA device once, so the client's devices are rsiw100 and rsiw101 (names_in, names_out).
 #
-# With HOWTO_ONE_NETWORK=1 both have the guest's own network and eth0 with both addresses: kernel modules that know no
-# other network namespace than the first one.
+# With HOWTO_ONE_NETWORK=1 both hosts have the guest's own network, and eth0 with both addresses. This setting is for
+# kernel modules that use the first network namespace only.
 
 HOWTO=$LIB_DIR/../../tests/checks/howto
 STAND_INS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/howto
 declare -A HOST=() HOST_ADDRESS=([server]=192.0.2.1 [client]=192.0.2.2)
 WAITING=()
 
-# enter HOST: the words before a command that runs there, in ENTER.
+# enter HOST: sets ENTER to the words before a command that runs on HOST.
 enter() {
 	ENTER=(nsenter --target "${HOST[$1]}" --net --mount --root --wd -- env "PATH=$STAND_INS:$PATH" HOME=/root)
 }
@@ -92,7 +91,7 @@ hosts_down() {
 }
 
 tcp_listeners() { on "$1" ss -Hltn | wc -l; }
-# ready HOST PROCESS LOG COUNT: more sockets listen than COUNT, tcpdump or bpftrace has begun, or it is over.
+# ready HOST PROCESS LOG COUNT: more sockets listen than COUNT, tcpdump or bpftrace has begun, or PROCESS has ended.
 ready() {
 	gone "$2" || [ "$(tcp_listeners "$1")" -gt "$4" ] || grep -q -e 'listening on' -e '^Attach' "$3"
 }

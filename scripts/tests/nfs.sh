@@ -54,13 +54,13 @@ nfs_threads_stop() {
 server_ids() { rdma res show cm_id | grep 'src-addr [^ ]*:20049 '; }
 nothing_left_at_server() { wait_for 20 "the server's connections are gone" not server_ids; }
 
-# Asks nothing of the server, as "mountpoint" would.
+# nfs_mounted: reads a list of the kernel. mountpoint(1) would send a request to the server.
 nfs_mounted() { grep -q " $NFS_MOUNT nfs" /proc/self/mounts; }
 
-# The client's side of servers, with a mount or not.
+# nfs_clients: the kernel's NFS client has state of a server, with a mount or without.
 nfs_clients() { shows '^v' </proc/fs/nfsfs/servers; }
 
-# Without a server that answers, umount may wait for it; it can be killed.
+# umount may wait for a server that does not answer. The waiting umount can be killed.
 nfs_stop() {
 	nfs_mounted && timeout -k 1 20 umount -i -f -l "$NFS_MOUNT"
 	nfs_threads_stop 2>/dev/null
@@ -73,7 +73,7 @@ nfs_stop() {
 	:
 }
 
-# nfs_mount VERSION ADDRESS [PROTO]: from the client's side.
+# nfs_mount VERSION ADDRESS [PROTO]: mounts the export at NFS_MOUNT.
 nfs_mount() {
 	local options path proto=${3:-rdma} port=20049
 	[ "$proto" = rdma ] || port=2049
@@ -94,7 +94,7 @@ drop_caches() {
 	echo 3 >/proc/sys/vm/drop_caches
 }
 
-# rdma_counter FIELD: of the one RDMA mount. The line "xprt: rdma" has ten general numbers, then these.
+# rdma_counter FIELD: a counter of the one RDMA mount. The line "xprt: rdma" has ten general numbers, then the fields.
 rdma_counter() {
 	local column
 	case $1 in
@@ -114,7 +114,7 @@ rdma_counter() {
 # server_counter read|write: RDMA Reads and Writes svcrdma has posted.
 server_counter() { cat "/proc/sys/sunrpc/svc_rdma/rdma_stat_$1"; }
 
-# make_tree DIR: 2,000 files (fewer where all is slower: rounds) of 0 to 40,000 octets in nested
+# make_tree DIR: 2,000 files (fewer where rounds are fewer) of 0 to 40,000 octets in nested
 # directories, half of them in a flat one.
 make_tree() {
 	python3 - "$1" "$(rounds 2000)" <<-'PYTHON'
@@ -176,7 +176,7 @@ writer() {
 	PYTHON
 }
 
-# check_blocks FILE COUNT: what a writer left.
+# check_blocks FILE COUNT: the file has the blocks of a writer.
 check_blocks() {
 	python3 - "$1" "$2" <<-'PYTHON'
 		import sys

@@ -5,7 +5,7 @@
 PERFTEST_PORT=18600
 
 # perftest_pair LABEL ADDRESS SERVER_PREFIX CLIENT_PREFIX TOOL ARGUMENT...
-# rdma_cm connects, unless PERFTEST_CM is set and empty: then perftest does.
+# rdma_cm connects, unless PERFTEST_CM is set and empty: then perftest exchanges queue pair numbers over TCP.
 # Both ends get the same arguments; the prefixes are commands such as "ip netns exec X" or "".
 # With PERFTEST_FROM the client's connection has that source address; the server then listens on
 # its own address only, not on every device.
@@ -33,7 +33,7 @@ perftest_pair() {
 	done
 }
 
-# pair LABEL TOOL ARGUMENT...: by rdma_cm, both ends on this host. A test may have another one.
+# pair LABEL TOOL ARGUMENT...: by rdma_cm, both ends on this host. A test may redefine pair.
 pair() { perftest_pair "$1" "$RDMA_V4" "" "" "${@:2}"; }
 
 # late_listener PORT [PREFIX]: a SYN to a port without a listener gets no answer, so TCP sends it again

@@ -56,7 +56,7 @@ static void solicited_only(void)
 	if (!event_within(bed.p.b.channel, 5000))
 		fail("a solicited Send did not wake");
 	success(bed.p.b.recv_cq);
-	/* Armed once, woken once. */
+	/* One arming of the queue brings one event. */
 	post(&bed.p.a, wr);
 	success(bed.p.b.recv_cq);
 	if (event_within(bed.p.b.channel, 200))
@@ -132,7 +132,7 @@ static void optional_access(void)
 		wr.wr.rdma.remote_addr = (uintptr_t)memory[1];
 		post(&bed.p.a, wr);
 		success(bed.p.a.send_cq);
-		/* A Read completes when what was sent before it is there. */
+		/* A Read completes after the messages sent before it have been placed. */
 		sge = element(bed.a, memory[0] + 4096, 1);
 		wr.opcode = IBV_WR_RDMA_READ;
 		post(&bed.p.a, wr);

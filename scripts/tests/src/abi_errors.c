@@ -35,7 +35,7 @@ void wrong_posts(void)
 	wr.send_flags |= IBV_SEND_INLINE;
 	if (!ibv_post_send(bed.p.a.qp, &wr, &bad))
 		fail("81 octets inline were taken");
-	/* And the queue pair still works. */
+	/* The queue pair still works. */
 	post_recv(&bed.p.b, 0, element(bed.b, memory[1], 64));
 	sge[0].length = 8;
 	post(&bed.p.a, request(IBV_WR_SEND, sge, 1));
@@ -58,7 +58,7 @@ void bad_key_flushes_in_order(void)
 	wc = completion(bed.p.a.send_cq);
 	if (wc.status != IBV_WC_LOC_PROT_ERR)
 		fail("a Send with a bad key: %s", ibv_wc_status_str(wc.status));
-	/* Posted after the error: flushed, once each, in order. */
+	/* Requests posted after the error are flushed, once each, in order. */
 	for (i = 0; i < 4; i++) {
 		wr = request(IBV_WR_SEND, &good, 1);
 		wr.wr_id = 10 + i;

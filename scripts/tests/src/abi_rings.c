@@ -82,7 +82,7 @@ struct poster {
 	atomic_bool stop;
 };
 
-/* By a system call instead of libsiw: libsiw blocks posts while it changes the state. */
+/* Posts by a system call instead of libsiw, which blocks posts while it changes the state. */
 static void *keep_posting(void *arg)
 {
 	struct poster *p = arg;
@@ -100,11 +100,11 @@ static void stay_on(pthread_t thread, int cpu)
 
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
-	/* There may be one only. */
+	/* Fails on a machine with one processor. */
 	pthread_setaffinity_np(thread, sizeof(set), &set);
 }
 
-/* The longest ring that was not there. */
+/* The longest ring that is not among @old. */
 static struct ring longest_new(const struct ring *old, int n)
 {
 	struct ring rings[MAX_RINGS], best = { 0 };
@@ -138,7 +138,7 @@ static enum ibv_qp_state state_of(struct ibv_qp *qp)
 
 /*
  * Receives are posted without a system call, and the kernel cannot wait for ever for their end. The queue is
- * long: it must not get empty while the posting thread does not run for some milliseconds.
+ * long, so that it does not get empty while the posting thread does not run for some milliseconds.
  */
 #define DEPTH 16384
 
@@ -164,7 +164,7 @@ void reset_against_posts(void)
 	qp = ibv_create_qp(bed.p.a.pd, &init);
 	if (!qp || change(qp, IBV_QPS_ERR))
 		fail("no queue pair in ERR");
-	/* That of completions has 1024 times 32 octets. */
+	/* The ring of completions is shorter: 1024 times 32 octets. */
 	queue = longest_new(old, count);
 	poster.queue = (struct siw_rqe *)queue.at;
 	poster.depth = queue.size / sizeof(*poster.queue);
@@ -178,7 +178,7 @@ void reset_against_posts(void)
 		sched_yield();
 	/*
 	 * On a busy machine the queue may get empty all the same, and RESET succeeds. In both cases the call
-	 * returns, and the state is the one that it returned.
+	 * returns, and its result agrees with the queue pair's state.
 	 */
 	for (tries = 0; tries < 20 && !err; tries++) {
 		err = change(qp, IBV_QPS_RESET);

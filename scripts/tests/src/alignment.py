@@ -93,7 +93,7 @@ class Half:
                 self.segments.append(Segment(at, octets))
 
     def assemble(self):
-        """The stream, where its segments begin, and how many came again."""
+        """The stream, where its segments begin, and how many were repeated."""
         stream, covered, begins = bytearray(), Covered(), []
         for at, octets in self.segments:
             if covered.add(at, at + len(octets)):
@@ -111,10 +111,10 @@ class Covered:
         self.starts, self.ends = [], []
 
     def add(self, start, end):
-        """Whether the first octet is new."""
+        """Adds a range; returns whether its first octet is new."""
         first = bisect.bisect_left(self.ends, start)
         last = bisect.bisect_right(self.starts, end)
-        # Those in between touch the new range and become one with it.
+        # Ranges in between touch the new range, and are joined with it.
         new = not any(self.starts[i] <= start < self.ends[i] for i in range(first, last))
         self.starts[first:last] = [min([start] + self.starts[first:last])]
         self.ends[first:last] = [max([end] + self.ends[first:last])]
@@ -192,8 +192,8 @@ def explain(begins, fpdus):
 
 
 def measure(path, kind, size, count):
-    """Of the bulk direction: data segments, those that begin with an FPDU, FPDUs, segments that
-    came again, the explanation, and segments with a report of loss."""
+    """Counts of the bulk direction: data segments, those that begin with an FPDU, FPDUs, repeated
+    segments, the explanation, and segments with a report of loss."""
     opcodes, sender = KINDS[kind]
     segments = aligned = fpdus = again = payload = disturbed = 0
     reasons = []

@@ -44,7 +44,7 @@ def messages():
 
 
 def stream_segments(start, octets):
-    """Octets of the stream cut without regard to what is in them: (at, octets)."""
+    """Octets of the stream cut without regard to FPDUs: (at, octets)."""
     return [(start + at, octets[at:at + MSS]) for at in range(0, len(octets), MSS)]
 
 
@@ -67,7 +67,7 @@ def write(path, segments, snap=None, report=None):
 
 
 class Bed:
-    """Makes captures, and compares what is said of them with what must be."""
+    """Makes captures, and compares the judgement of alignment.py with the expected one."""
 
     def __init__(self, directory):
         self.path = os.path.join(directory, "made-up.pcap")
@@ -108,7 +108,7 @@ def main(directory):
     count = len(fpdus)
     expect(bed.figures("aligned", aligned), (count, count, count, 0))
     twice = random.Random(1).sample(aligned, count)
-    # One as it was, one that the sender put together differently.
+    # One segment unchanged, and one that the sender has cut differently.
     twice += [aligned[7], (aligned[9][0] + 400, aligned[9][1][400:] + aligned[10][1][:400])]
     expect(bed.figures("reordered and repeated", twice), (count, count, count, 2))
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Connecting a queue pair by nothing but its number; see ask.h. */
+/* Connecting a queue pair by its number alone; see ask.h. */
 #include "ask.h"
 
 #include <arpa/inet.h>

@@ -12,16 +12,16 @@
 
 #define WAIT_MS 10000
 
-/* The address; exits with the status of a wrong command line if it is none. */
+/* The address in @text; exits with the status of a wrong command line if @text is none. */
 struct sockaddr_in address_of(const char *text);
 
-/* A peer that accepts TCP connections at @at, whose port this sets, and sends nothing. */
+/* A peer that accepts TCP connections at @at, and sends nothing. Sets the port of @at. */
 int be_silent(struct sockaddr_in *at);
 
 /* An identifier that has only to connect, has no queue pair of its own, and does not wait. */
 struct rdma_cm_id *ready_to_connect(struct rdma_event_channel *events, struct sockaddr_in *to);
 
-/* The error number of the call; 0: it connects. What was refused may ask again. */
+/* Returns the error number of rdma_connect(); 0: connecting. A refused identifier can be used again. */
 int connect_as(struct rdma_cm_id *id, uint32_t number);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Shared by the checks of abi.c: a connection inside the process with memory
- * registered at both ends, and short forms of what they do with it. Everything
- * here exits with a message if it fails.
+ * registered at both ends, and short forms of the operations on it. Every
+ * function here exits with a message if it fails.
  */
 #ifndef RSIW_TEST_BED_H
 #define RSIW_TEST_BED_H
@@ -34,7 +34,7 @@ void post_recv(struct end *e, uint64_t id, struct ibv_sge sge);
 struct ibv_send_wr request(enum ibv_wr_opcode opcode, struct ibv_sge *sge, int n);
 void post(struct end *e, struct ibv_send_wr wr);
 
-/* The next completion, waiting at most 10 seconds; success() wants a good one. */
+/* The next completion, waiting at most 10 seconds; success() fails unless its status is success. */
 struct ibv_wc completion(struct ibv_cq *cq);
 struct ibv_wc success(struct ibv_cq *cq);
 

@@ -5,8 +5,8 @@
  *
  * usage: bulk address read|write size count [spread]
  *
- * @count messages of @size octets (1 to 1 MiB). All have the same memory, or follow each other over @spread
- * octets of it (at most 16 MiB). Prints MB/s.
+ * @count messages of @size octets (1 to 1 MiB). All use the same memory, or consecutive parts of @spread
+ * octets (at most 16 MiB). Prints MB/s.
  */
 #include "pair.h"
 
@@ -16,14 +16,14 @@
 #include <string.h>
 
 #define DEPTH 128
-/* A completion for each of so many requests, and for the last. */
+/* Every EVERYth request has a completion, and the last one. */
 #define EVERY 32
 #define MAX_SIZE (1 << 20)
 #define MAX_SPREAD (16 << 20)
 
 static char from[MAX_SPREAD], to[MAX_SPREAD];
 
-/* Sleeps until the queue has something, at most 20 seconds. */
+/* Sleeps until the queue has a completion, at most 20 seconds. */
 static void sleep_until_event(struct end *e)
 {
 	struct pollfd waits = { .fd = e->channel->fd, .events = POLLIN };
@@ -37,7 +37,7 @@ static void sleep_until_event(struct end *e)
 	ibv_ack_cq_events(cq, 1);
 }
 
-/* The completions there are: how many requests they stand for. */
+/* Polls all completions; returns how many requests they stand for. */
 static long drain(struct end *e)
 {
 	struct ibv_wc wc;

@@ -41,7 +41,7 @@ static void one_send(struct pair *p, int round)
 		fail("round %d: ibv_dereg_mr", round);
 }
 
-/* Says how many there are, and waits. */
+/* Prints the number of open connections, and waits. */
 static void stay(int count, const sigset_t *until)
 {
 	int number;
@@ -83,7 +83,7 @@ int main(int argc, char **argv)
 				stay(i + 1, &go_on);
 			continue;
 		}
-		/* Every other round the accepting end hangs up first. */
+		/* Every other round the accepting end disconnects first. */
 		if (i & 1)
 			rdma_disconnect(p.b.id);
 		pair_close(&p);

@@ -30,7 +30,7 @@ def bpf(command, attr):
 
 
 def forbid(group, kind):
-    """Attaches a program that answers 0, no, to whatever it is asked, to a control group."""
+    """Attaches to a control group a program that returns 0, which means no, in each case."""
     prog_type, attach_type = kind
     code = struct.pack("<BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)
     insns = ctypes.create_string_buffer(code, len(code))
@@ -51,7 +51,7 @@ def enter(group):
 
 @contextlib.contextmanager
 def inside(root, group):
-    """Is in a control group for a while."""
+    """A context manager: the process is in a control group inside the block."""
     enter(group)
     try:
         yield

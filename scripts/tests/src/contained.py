@@ -15,12 +15,12 @@ from harness import Victim
 from unknown_peers import HERE, PORT, answer, hello, request
 
 CM_PORT = 7200
-# docs/rendezvous.md, section 4.
+# The limit of guesses (docs/rendezvous.md, section 4).
 GUESSES = 32
-# Section 3 there, and more queue pairs than that.
+# The limit of attempts (docs/rendezvous.md, section 3), and more queue pairs than that.
 ATTEMPTS, MANY = 1024, 1100
 LAST_QPN = 0xFFFFFF
-# Writes to a peer that reads nothing, their octets, and the room that it has.
+# Writes to a peer that reads nothing, their octets, and the octets that the peer's buffer has.
 WRITES, WRITE_SIZE, ROOM = 16, 5000, 8192
 
 
@@ -38,7 +38,7 @@ def listening(port=PORT):
 
 
 def parts(a, b):
-    """Destroys both."""
+    """Destroys both ends."""
     a.close()
     b.close()
 
@@ -82,7 +82,7 @@ def cgroup(device):
                 continue
             other.to_rtr(one)
             if (kind, confined) == (CONNECT4, "responder"):
-                # It does not connect.
+                # `a` does not connect.
                 a.to_rts()
                 b.to_rts()
                 talk(a, b, 1)
@@ -163,7 +163,7 @@ def guesses(device):
         got = answer(request(hello(a.number, b.number, a.psn ^ i, b.psn)))
         check(got == b"" or got[16] & 0x20, f"guess {i}: answered by {got!r}")
         heard += got != b""
-    # One more a second.
+    # The limit rises by one a second.
     most = GUESSES + 1 + time.monotonic() - begun
     check(GUESSES <= heard <= most, f"{heard} guesses were heard, {GUESSES} to {most:.0f} may be")
     a.connect(b)
@@ -221,7 +221,7 @@ def fallback(_device):
 
 
 def removed(group):
-    """Whether a control group can be removed: its processes may not be gone yet."""
+    """Whether a control group could be removed: not while processes are in it."""
     try:
         os.rmdir(group)
     except OSError:
@@ -252,7 +252,7 @@ def attempts(device):
         return most >= ATTEMPTS
 
     wait_for(30, f"{ATTEMPTS} attempts under way", reached)
-    # The others try, too, in pauses of two seconds at most.
+    # The other queue pairs try, too, in pauses of two seconds at most.
     end = time.monotonic() + 3
     while time.monotonic() < end:
         reached()

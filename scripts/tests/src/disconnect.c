@@ -19,14 +19,14 @@
 /* Messages that have memory of their own; the others use it again. */
 #define SLOTS 16
 #define DEPTH 256
-/* Until some of it is flushed: on a fast machine all may have been sent before the disconnect. */
+/* Repeats until a request is flushed: on a fast machine all may have been sent before the disconnect. */
 #define TRIES 10
 /* Octets of a message that differ from those of all others, at its beginning and at its end. */
 #define MARK 64
 
 static uint8_t *near, *far;
 static struct ibv_mr *near_mr, *far_mr, *near_back, *far_back;
-/* A second, and another one for a busy machine. */
+/* Seconds until both events: one, and another one for a busy machine. */
 static double limit = 2.0;
 static const char *what;
 
@@ -81,7 +81,7 @@ static void post(struct end *e, enum ibv_wr_opcode opcode, uint8_t *from, struct
 	struct ibv_sge sge[COUNT];
 	int i;
 
-	/* In one call: what is posted one by one has been sent when the next one is. */
+	/* All in one call: a request posted by itself has been sent before the next one is posted. */
 	for (i = 0; i < COUNT; i++) {
 		sge[i] = (struct ibv_sge){
 			.addr = (uintptr_t)from + (size_t)(i % SLOTS) * SIZE, .length = SIZE, .lkey = mr->lkey,
@@ -106,7 +106,7 @@ static void post_receives(struct end *e, uint8_t *to, struct ibv_mr *mr)
 	}
 }
 
-/* Collects all completions of one queue: how many were successes. */
+/* Collects all completions of one queue; returns the number of successes. */
 static int collect(struct ibv_cq *cq, const char *queue)
 {
 	int i, good = 0;
@@ -147,7 +147,7 @@ static void both_are_told(struct pair *p, double begin, const struct test *test)
 			fail("rdma_get_cm_event");
 		if (event->event != RDMA_CM_EVENT_DISCONNECTED)
 			fail("%s: event %s", what, rdma_event_str(event->event));
-		/* Where no FIN can come the reset of the connection tells. */
+		/* Without receives no FIN can arrive: the reset of the connection ends it, with a status. */
 		if (event->status && !test->no_receives)
 			fail("%s: DISCONNECTED with status %d: a reset?", what, event->status);
 		is_b = event->id == p->b.id;
@@ -176,7 +176,7 @@ static int run(const char *address, const struct test *test, int round)
 	near_mr = must_register(p.a.pd, near, (size_t)SLOTS * SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	far_mr = must_register(p.b.pd, far, (size_t)SLOTS * SIZE,
 			       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
-	/* Of what b posts: from and to the same memory, whose content does not matter. */
+	/* b's Writes have one memory at either end, whose content does not matter. */
 	near_back = near_mr;
 	far_back = far_mr;
 	for (i = 0; i < SLOTS; i++)

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Connects a queue pair that is still being made. A process can stall the verb that makes it, by a page for
- * the response that userfaultfd(2) holds back, and it knows the next number. Until the verb returns, no call
- * may find that number: iw_cm drops its references through an object that is not filled in yet. A lost
- * reference would have the destruction of the queue pair wait for good, in a sleep without signals.
+ * Connects a queue pair that is still being made. A process knows the next number, and can stall the verb that
+ * makes the queue pair: userfaultfd(2) holds back a page of the response. Until the verb returns, no call may
+ * find that number: iw_cm drops its references through an object that is not filled in yet. After a lost
+ * reference the destruction of the queue pair would wait for good, in a sleep without signals.
  *
  * usage: early ADDRESS made|failed
  *
  *   made    the response is written later, and the queue pair is destroyed while it connects
  *   failed  the response fails, so that the verb itself destroys the queue pair
  *
- * Status 4: this kernel has no userfaultfd. A destroy that hangs can not be ended from here: that
- * is for the caller to find out.
+ * Status 4: this kernel has no userfaultfd. The caller has to detect a destruction that hangs, which
+ * this program cannot end.
  */
 #include "ask.h"
 
@@ -31,7 +31,7 @@
 #include <unistd.h>
 
 #define PAGE 4096
-/* Two, as the second finds the queue pair taken if the first was let in: one of them fails. */
+/* Two calls: if the first one succeeds, the second one fails, since the queue pair is connecting. */
 #define BIRDS 2
 
 /* The verb, in a thread of its own. */
@@ -82,7 +82,7 @@ static void let_go(int faults, uint8_t *page, int with_page)
 		fail("the stalled thread can not be let go: %s", strerror(errno));
 }
 
-/* As libibverbs would, but that it chooses where the answer goes. */
+/* Makes the queue pair as libibverbs does, with the response at the address of this program's choice. */
 static void *make(void *arg)
 {
 	struct making *m = arg;
@@ -163,7 +163,7 @@ int main(int argc, char **argv)
 	events = rdma_create_event_channel();
 	if (page == MAP_FAILED || !events)
 		fail("no memory, or no rdma_cm");
-	/* The core's part of the answer ends where the driver's begins: with the page that is missing. */
+	/* The core's part of the response ends at the missing page, where the driver's part begins. */
 	page += PAGE;
 	m.answer = (struct ib_uverbs_create_qp_resp *)page - 1;
 	faults = watch(page);
@@ -187,7 +187,7 @@ int main(int argc, char **argv)
 	let_go(faults, page, made);
 	pthread_join(thread, NULL);
 	printf("create_qp: %s\n", m.err ? strerror(m.err) : "made");
-	/* The same call leads to the queue pair once it is there, or else the others said nothing. */
+	/* The control: after the verb has returned, the same call finds the queue pair. */
 	late = early[0] ? connect_as(id[0], number) : 0;
 	printf("late connect: %s\n", late ? strerror(late) : "taken");
 	if (!m.err) {

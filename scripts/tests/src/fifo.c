@@ -5,8 +5,8 @@
  *   fifo ADDRESS CPU ROUNDS
  *
  * One thread posts Writes to a region, and receiving pins that region. A thread of a higher real-time
- * priority deregisters it on the same CPU, at any moment, and preempts what holds the pin there. It has to
- * return in time, and nothing may be written to the memory afterwards (DDP-83).
+ * priority deregisters the region on the same CPU, at any time, and preempts the holder of the pin. The
+ * deregistration has to return in time, and nothing may be written to the memory afterwards (DDP-83).
  */
 #define _GNU_SOURCE
 #include "pair.h"
@@ -51,7 +51,7 @@ static void post(struct round *r)
 	must_post_send(&r->pair.a, &wr);
 }
 
-/* Writes until the peer refuses. It sleeps between its looks: threads of the system have to run. */
+/* Posts Writes until the peer refuses one. Sleeps between polls, so that threads of the system can run. */
 static void *writer(void *arg)
 {
 	struct round *r = arg;

@@ -2,8 +2,8 @@
 /*
  * Connects queue pairs of other processes. rdma_connect() and rdma_accept() take the number of a queue pair
  * from any process: without a check, another user's process could connect it. Allowed are the process that
- * made it, processes of the same user, and those with the administrator's capability. A later process with
- * the maker's process number is not.
+ * made the queue pair, processes of the same user, and those with CAP_SYS_ADMIN. A later process with the
+ * maker's process number is refused.
  *
  * usage: foreign ADDRESS users              processes that may, and may not, connect a process's queue pair
  *        foreign ADDRESS kernel NUMBER      a process may not connect one that the kernel has made
@@ -115,7 +115,7 @@ static void become_mounter(uid_t uid)
 		fail("cannot have a right: %s", strerror(errno));
 }
 
-/* A process of that number, or of any if that is 0. */
+/* Forks a process with the process number @number; 0: any. */
 static pid_t fork_as(pid_t number)
 {
 	struct clone_args args = {
@@ -144,7 +144,7 @@ static void leave(int fd)
 	_exit(0);
 }
 
-/* Waits for a peer; others may say something meanwhile. */
+/* Waits for a connection request; ignores other events. */
 static struct rdma_cm_id *requested(struct rdma_event_channel *events)
 {
 	struct pollfd fd = { .fd = events->fd, .events = POLLIN };
@@ -161,7 +161,7 @@ static struct rdma_cm_id *requested(struct rdma_event_channel *events)
 	return id;
 }
 
-/* The result of rdma_accept() with that number; the process is its own peer. */
+/* The result of rdma_accept() with the number of a queue pair; the process is its own peer. */
 static int accept_as(struct rdma_event_channel *events, struct sockaddr_in at, uint32_t number)
 {
 	struct rdma_conn_param param = { .responder_resources = 1, .initiator_depth = 1, .qp_num = number };
@@ -200,7 +200,7 @@ static void serve(int fd, struct sockaddr_in *silent)
 
 	while (events && read(fd, &job, sizeof(job)) == sizeof(job)) {
 		answer = (struct answer){ 0 };
-		/* After the queue pair: there is no answer, and the identifier's end would wait for one. */
+		/* The queue pair is destroyed first: the identifier's destruction would wait for an answer. */
 		if (pending && job.what != DESTROY) {
 			rdma_destroy_id(pending);
 			pending = NULL;
@@ -291,7 +291,7 @@ static void check(enum role owner, enum role who, int expected, uint32_t number)
 		       err ? strerror(err) : "taken");
 		if (err != expected)
 			fail("that was to be %s", expected ? strerror(expected) : "taken");
-		/* It has changed its user, and could not go back for a second one. */
+		/* The process has changed its user, and cannot change back for a second queue pair. */
 		if (owner == FALLEN)
 			return;
 		if (!number)

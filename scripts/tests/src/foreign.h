@@ -8,11 +8,11 @@
 /* The factor of time limits (RSIW_TIME_FACTOR). */
 int factor(void);
 
-/* A queue pair that is not connected yet; its completion queue, at @cq, is to go after it. */
+/* A queue pair that is not connected yet; its completion queue, at @cq, is to be destroyed after it. */
 struct ibv_qp *lone_qp(struct ibv_context *context, struct ibv_cq **cq);
 void lone_qp_end(struct ibv_qp *qp, struct ibv_cq *cq);
 
-/* Queue pairs are destroyed while others go on asking for them (foreign_destroy.c). */
+/* Queue pairs are destroyed while another process tries to connect them (foreign_destroy.c). */
 void destroy_under_fire(struct sockaddr_in *silent, int threads);
 
 #endif

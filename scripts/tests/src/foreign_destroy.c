@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Queue pairs are destroyed while threads of another process try to connect them without end. Each call holds
- * a reference until it is refused, and with many calls there always is one. The destruction must not wait
- * until there is none.
+ * a reference until it is refused, so with many calls the queue pair always has a reference. The destruction
+ * must not wait for all of these calls.
  *
- * No signal ends the destruction. If it takes too long, the other process is killed, and the failure printed
- * when the call returns.
+ * No signal ends the destruction. If the destruction takes too long, the other process is killed, and the
+ * failure is printed when the call returns.
  */
 #include "foreign.h"
 
@@ -57,7 +57,7 @@ static void *ask_on(void *arg)
 	return NULL;
 }
 
-/* The other process. It must not share files with this one, which therefore opens its own later. */
+/* The other process shares no files with this one, which therefore opens its own later. */
 static pid_t begin_to_ask(int threads)
 {
 	struct rdma_event_channel *events;
@@ -81,7 +81,7 @@ static pid_t begin_to_ask(int threads)
 		pause();
 }
 
-/* Waits until so many calls more were answered. */
+/* Waits until @more calls have returned. */
 static void await_calls(uint64_t more)
 {
 	uint64_t from = shared->calls;
@@ -119,7 +119,7 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-/* Destroys one that connects, or one that is connected; both are taken. */
+/* Destroys a queue pair that is connecting, or one that is connected. */
 static void one_round(int round, pid_t other, struct rdma_event_channel *events)
 {
 	struct pair_options options = pair_defaults();

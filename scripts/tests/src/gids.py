@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The GID table as libibverbs and sysfs show it, and IB_EVENT_GID_CHANGE as the kernel hears it: its
-core keeps that event from processes unless the device is a RoCE one, so a probe listens."""
+"""The GID table in libibverbs and sysfs, and IB_EVENT_GID_CHANGE in the kernel. ib_core reports this event to
+processes for RoCE devices only, so a kprobe counts the events."""
 
 import contextlib
 import ipaddress
@@ -21,7 +21,7 @@ def ip(*args):
 
 
 def table(device):
-    """All entries that are not empty, as addresses, by their places."""
+    """All entries that are not empty: index to address."""
     return {g.gid_index: ipaddress.IPv6Address(g.gid_str())
             for g in device.context.query_gid_table(64)}
 
@@ -95,7 +95,7 @@ def to_tracing(file, text):
 
 @contextlib.contextmanager
 def listening():
-    """A function that tells how many times the kernel has heard of a change up to now."""
+    """A function that returns the number of events so far."""
     # Without names of programs (trace_begin of scripts/lab/guest/lib.sh).
     to_tracing("options/record-cmd", "0")
     to_tracing("trace", "")

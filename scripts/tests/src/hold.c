@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Holds a device: context, PD, CQ, QP, SRQ, registered memory and a listening
- * id. Says "ready", then waits for the device's fatal event, says "fatal", and
- * goes on holding until it is killed or its standard input ends.
+ * id. Prints "ready", waits for the device's fatal event, prints "fatal", and
+ * keeps the objects until it is killed or its standard input ends.
  *
  * usage: hold device [address]
  */

@@ -2,9 +2,9 @@
 /*
  * A process that writes garbage into all memory it shares with the module: the
  * rings of send, receive and completion queues and the notify word, at any
- * time. It rings the doorbell by its own system calls. It may break its own
- * connection. Another connection, even of this process, must go on working, and
- * the kernel must report no fault, which the runner checks.
+ * time. The process rings the doorbell by its own system calls, and may break
+ * its own connection. Another connection, even of this process, must go on
+ * working. The kernel must report no fault, which the runner checks.
  *
  * usage: hostile [-n rounds] [-s seed] address
  */
@@ -37,7 +37,7 @@ static void ring_doorbell(struct ibv_qp *qp)
 	message.command.response = (uintptr_t)&response;
 	message.command.qp_handle = qp->handle;
 	message.command.wqe_size = sizeof(struct ib_uverbs_send_wr);
-	/* May well be refused; that is an answer too. */
+	/* The module may refuse the doorbell with any other error. */
 	if (write(qp->context->cmd_fd, &message, sizeof(message)) < 0 && errno == EFAULT)
 		fail("doorbell: %s", strerror(errno));
 }

@@ -16,7 +16,7 @@
  *   batch          its size
  *
  * usage: integrity [-n batches] [-s seed] [-p] [-f from] address
- *   -p  plain, for in-tree siw at either end. Left out is what siw gets wrong:
+ *   -p  plain, for in-tree siw at either end, without operations that siw gets wrong:
  *       - order of completions: a Write or Send completes before an earlier Read, so each Read
  *         asks for a completion
  *       - Reads with several elements: cut short
@@ -49,7 +49,7 @@ static const char *const kind_name[KINDS] = { "send", "write", "read", "inline s
 /* Memory one end uses in one direction. */
 struct arena {
 	uint8_t *at;
-	uint8_t *want;		/* what it must look like afterwards */
+	uint8_t *want;		/* its expected content */
 	struct ibv_mr *mr;
 };
 
@@ -136,7 +136,7 @@ static struct ibv_mr *maybe_region(struct end *e, uint8_t *at, uint32_t len, int
 	return mr;
 }
 
-/* Cuts [at, at + len) into 1..max elements, some of them empty unless we are plain. */
+/* Cuts [at, at + len) into 1..max elements, some of them empty, but not with -p. */
 static int cut(struct ibv_sge *sge, int max, uint64_t at, uint32_t len, uint32_t key)
 {
 	int n = 1 + below(max), i;
@@ -234,7 +234,7 @@ static void post(struct direction *d, int i)
 	must_post_send(d->initiator, &wr);
 }
 
-/* The batch's end: an empty Send, which arrives after everything before it was placed. */
+/* The batch's end: an empty Send, which arrives after all earlier data was placed. */
 static void post_end(struct direction *d)
 {
 	struct ibv_send_wr wr = { .wr_id = SLOTS, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED };
@@ -334,7 +334,7 @@ static void batch(struct direction d[2], int number)
 		d[side].recv_len[d[side].expected_recvs] = 0;
 		must_post_recv(d[side].target, d[side].expected_recvs++, &empty, 1);
 	}
-	/* Alternate, so that the two directions are under way at the same time. */
+	/* The ends post in turns, so that both directions send at the same time. */
 	for (i = 0; i <= longest; i++)
 		for (side = 0; side < 2; side++) {
 			if (i < d[side].count)

@@ -3,7 +3,7 @@
 
 usage: knock.py SECONDS ADDRESS PORT...    a new connection to each every so many seconds; 0: a flood
 
-Prints "in" once each port has accepted one, and goes on until it is killed, also where later ones fail.
+Prints "in" once each port has accepted one, and continues until it is killed, also where later ones fail.
 The last connections stay open.
 """
 
@@ -26,7 +26,7 @@ def main(pause, address, ports):
         for port in ports:
             s = socket.socket(socket.AF_INET)
             s.setblocking(False)
-            # Ended by RST: else TIME-WAIT would soon take all local ports.
+            # RST ends the connection: TIME-WAIT would soon take all local ports.
             s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             s.connect_ex((address, port))
             kept.append(s)

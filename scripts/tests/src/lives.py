@@ -31,7 +31,7 @@ def every_order(device):
                     else:
                         ends[who].to_rtr(ends[1 - who])
                         went[who] = True
-                    # A pause, so that the driver acts on the steps so far.
+                    # The driver acts on the steps so far during the pause.
                     time.sleep(pause)
                 talk(*ends, 1)
                 for end in ends:
@@ -141,7 +141,7 @@ def wrong_psn(device):
 
 def nobody(device):
     """without a peer the time limit ends the wait: ERR, flush and an event"""
-    # A queue pair that is never told of its peer, one that has another, and one that is gone.
+    # Peers: a queue pair without the attributes of its peer, one with another peer, and a destroyed one.
     for kind in ("silent", "taken", "gone"):
         for a, b in smaller_then_larger(device):
             gone = Peer(b)
@@ -166,7 +166,7 @@ def nobody(device):
 
 def retries(device):
     """more retries, a longer time limit: 4.096 us * 2^TIMEOUT * (RETRY_CNT + 1)"""
-    # The peers exist, but are never told.
+    # The peers exist, but do not get the attributes.
     pairs = [smaller_first(*pair(device)) for _ in range(2)]
     (six, _), (one, _) = pairs
     begun = time.monotonic()
@@ -212,7 +212,7 @@ def again(device):
         b.connect(a)
         talk(a, b, 1)
         a.recv(i)
-        # One after the other, or at once.
+        # One end after the other, or both at once.
         a.to(RESET)
         check(a.state() == RESET, "is not in RESET")
         b.to(RESET)
@@ -240,7 +240,7 @@ def graceful(device):
         else:
             a.to({"ERR": ERR, "SQD": SQD}[end])
         wait_for(15, "everything arrives", lambda: len(b.completions()) >= 8)
-        # Then, a little later, the rest is flushed.
+        # The other requests are flushed soon after.
         b.expect(*[(RECV, GOOD)] * 8, (RECV, FLUSHED), (RECV, FLUSHED))
         check(b.state() == ERR, f"is {name(b.state())} and not ERR")
         if end != "destroy":

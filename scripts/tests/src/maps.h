@@ -15,7 +15,7 @@ struct ring {
 	uint64_t offset;		/* the key it was mapped by */
 };
 
-/* All of them, at most MAX_RINGS; returns how many. */
+/* Finds all rings, at most MAX_RINGS; returns their number. */
 int find_rings(struct ring *out);
 
 #endif

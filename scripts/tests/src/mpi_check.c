@@ -60,7 +60,7 @@ static void exchange(uint8_t *out, uint8_t *in)
 		}
 }
 
-/* All are sent before the first of them is received. */
+/* All messages are sent before the first one is received. */
 static void flood(uint8_t *out, uint8_t *in)
 {
 	int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;

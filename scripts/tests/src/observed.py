@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What rdma-resource(8), rdma-statistic(8) and the trace events show, while the wire peer sends to a
-program of verbs."""
+"""Checks the output of rdma-resource(8) and rdma-statistic(8), and the trace events, while the wire peer sends to
+a program of verbs."""
 
 import contextlib
 import errno
@@ -28,7 +28,7 @@ CAUSES = ("connect_refused", "connect_rejected", "connect_timeouts", "connect_un
 
 
 def show(kind):
-    """The objects of the device of one kind, with all that the driver tells."""
+    """The objects of one kind on the device, with the driver's attributes."""
     text = subprocess.run(["rdma", "-j", "-dd", "resource", "show", kind], check=True, stdout=subprocess.PIPE,
                           text=True, timeout=20).stdout
     found = [entry for entry in json.loads(text or "[]") if entry.get("ifname", DEVICE) == DEVICE]
@@ -36,7 +36,7 @@ def show(kind):
 
 
 def counter(name):
-    """A counter; the core reads them again after 10 ms (RDMA_HW_STATS_DEFAULT_LIFESPAN)."""
+    """A counter; ib_core reads the counters again after 10 ms (RDMA_HW_STATS_DEFAULT_LIFESPAN)."""
     time.sleep(0.02)
     with open(f"{COUNTERS}/{name}", encoding="ascii") as file:
         return int(file.read())
@@ -89,7 +89,7 @@ class Trace:
             file.write(text)
 
     def expect(self, event, *texts):
-        """An event that says all of these comes, or has come."""
+        """Waits for an event with all these texts; it may have come before."""
         end = time.monotonic() + 5
         while TRACING:
             with open(f"{TRACING}/trace", encoding="ascii") as file:
@@ -122,7 +122,7 @@ def connection(victim, trace):
     connections = [i for i in ids if i.get("stage") == "established"]
     assert len(connections) == 1, f"connections {ids}"
     has(connections[0], local_port=PORT, remote_port=port, tcp_state="ESTAB")
-    # A peer that has said nothing yet.
+    # A peer that has sent nothing yet.
     silent = tcp()
     end = time.monotonic() + 5
     while [i["half_open"] for i in show("cm_id") if i.get("stage") == "listens"] != [1]:
@@ -174,7 +174,7 @@ MANY_PORT, CONNECTIONS, REGIONS = 7181, 48, 150
 
 
 def many():
-    """Objects in answers of several messages: each is told once, with all that is told of one."""
+    """Answers of several messages have each object once, with all its attributes."""
     program = subprocess.Popen([os.path.join(os.environ["RSIW_TESTBIN"], "unread"), ADDRESS, str(MANY_PORT)],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
     assert program.stdout.readline() == "ok\n", "unread does not listen"
@@ -292,7 +292,7 @@ def failures(victim, trace):
 
 
 def settings(victim):
-    """They count for connections that begin afterwards."""
+    """A setting of the device holds for connections that begin afterwards."""
     path = f"/sys/class/infiniband/{DEVICE}/rsiw"
 
     def write(name, value):
@@ -336,7 +336,7 @@ def tc(*words):
 def retransmits(victim):
     """Segments of the module's that are lost, while the stream runs and when it has ended."""
     link = Link(victim)
-    # The module may send when something has come.
+    # The module may send when it has received an FPDU.
     link.stream.send(rdmap.send(1, b"first"))
     victim.expect_recv(0, 5)
     before = counter("tcp_retransmits")
@@ -360,7 +360,7 @@ def retransmits(victim):
 
 
 def port(victim):
-    """The state of the interface is the port's, and the program is told."""
+    """The port has the state of the interface, and the program gets an event."""
     link = Link(victim)
     for state, told in (("down", "port error"), ("up", "port active")):
         subprocess.run(["ip", "link", "set", "rd0", state], check=True, timeout=20)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A process that uses objects of a network namespace it is not in.
+"""A process that uses objects of another network namespace than its own.
 
-usage: outside.py queues DEVICE NETNS      two queue pairs on its device, connected from in there
-       outside.py listener DEVICE NETNS    a wildcard listener, made in there
+usage: outside.py queues DEVICE NETNS      two queue pairs on the device of NETNS, connected from inside NETNS
+       outside.py listener DEVICE NETNS    a wildcard listener, made inside NETNS
 
-Says what it has done, one word a line, and goes on with each line of its standard input.
+Prints each step that is done, one word a line, and takes the next step at each line of its standard input.
 """
 
 import os
@@ -17,20 +17,20 @@ from pyverbs.qp import QPCap, QPInitAttr
 
 
 def step(word):
-    """Tells, and waits for leave to go on."""
+    """Prints the word, and waits for a line."""
     print(word, flush=True)
     check(sys.stdin.readline(), "standard input ended")
 
 
 def told(device):
-    """The device's own process hears of its end."""
+    """The process gets the event of the device's end."""
     wait_for(20, "IBV_EVENT_DEVICE_FATAL", lambda: e.IBV_EVENT_DEVICE_FATAL in device.events())
     step("fatal")
     device.close()
 
 
 def enter(netns):
-    """Goes into a namespace; gives the one before."""
+    """Enters a namespace; returns the one before."""
     home = os.open("/proc/self/ns/net", os.O_RDONLY)
     there = os.open(f"/run/netns/{netns}", os.O_RDONLY)
     os.setns(there, os.CLONE_NEWNET)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A region of a gigabyte, all of it the same few pages: what its table of pages takes from the
+"""A region of a gigabyte, all of it the same few pages: its table of pages is charged to the
 memory cgroup of the process.
 
 usage: pinned.py DEVICE CGROUP"""

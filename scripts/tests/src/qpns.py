@@ -3,7 +3,7 @@
 
 from rendezvous import *
 
-# Given out in a circle of all numbers of 24 bits but 0, 1 and the last.
+# Numbers are allocated cyclically from all numbers of 24 bits but 0, 1 and the last.
 FIRST, CIRCLE = 2, (1 << 24) - 3
 
 
@@ -31,7 +31,7 @@ def in_a_circle(device):
             step = (one.number - last) % CIRCLE
             check(0 < step < 1000, f"{one.number:#x} after {last:#x}: not forward in the circle")
         last = one.number
-        # Some are kept, most are destroyed at once.
+        # Some queue pairs are kept, most are destroyed at once.
         if i % 6 < 2:
             kept.append(one)
         else:
@@ -49,7 +49,7 @@ def successors(device):
     a, b = smaller_first(*pair(device))
     gone = Peer(b)
     b.close()
-    # Alike but for the number: all name the same peer, and expect and begin with the same PSNs.
+    # The queue pairs differ in the number only: all have the same peer and the same PSNs.
     after = [End(device) for _ in range(20)]
     for end in after:
         check(end.number != gone.number, "a number was used again")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs rdma-core's own test-suite on one device. Every test passes or is skipped by the suite itself,
-except known ones: they expect what no iWARP device has, and have to fail as they are known to.
+except those in KNOWN: they expect features that no iWARP device has, and must fail as KNOWN says.
 
     rdma_core_tests.py SUITE DEVICE GID_INDEX [NAME...]
 
@@ -21,7 +21,7 @@ import unittest
 # choice has no creation flags, which libsiw does not know.
 PASSED_AT_LEAST = 33
 
-# Tests that can not pass: a word of how they fail, and why.
+# Tests that can not pass: a word of their failure, and the reason.
 KNOWN = {
     "tests.test_rdmacm.CMTestCase.test_rdmacm_async_traffic":
         ("active/passive side",
@@ -38,8 +38,8 @@ KNOWN = {
 
 # Tests that read a Write's data in the peer's memory as soon as the Write is complete, and a word of their
 # failure. iWARP does not promise that the data is there (docs/rendezvous.md, section 5): on two emulated
-# CPUs it is missing in 6 of 100 runs, and on the debug kernel always. So these tests may try again, and
-# read when the device has received as much as was sent.
+# CPUs the data is missing in 6 of 100 runs, and on the debug kernel always. So these tests may be repeated,
+# and then read when the device has received as much as was sent.
 RACES = {
     "tests.test_mr.MRTest.test_mr_rereg_access_bad_flow": "Data validation failure",
     "tests.test_rdmacm.CMTestCase.test_rdmacm_async_write": "active/passive side",
@@ -50,7 +50,7 @@ ARRIVES_IN_S = 10
 
 
 class Judge(unittest.TestResult):
-    """Keeps the outcome of every test, and tells of it at once."""
+    """Keeps the outcome of every test, and prints it at once."""
 
     def __init__(self):
         super().__init__()
@@ -111,7 +111,7 @@ class Judge(unittest.TestResult):
         return [name for name, outcome in self.outcome.items() if outcome == word]
 
     def lost_races(self):
-        """Takes out, and names, what lost a race that iWARP lets it lose."""
+        """Removes from the failures, and returns, tests whose race iWARP permits."""
         lost = [name for name in self.named("failed")
                 if name in RACES and RACES[name] in self.trouble.get(name, "")]
         for name in lost:
@@ -136,7 +136,7 @@ class Judge(unittest.TestResult):
 
 @contextlib.contextmanager
 def patience(device):
-    """Has rdma_traffic() look at a Write's data once the device, which has both ends, has it."""
+    """Makes rdma_traffic() read a Write's data after the device, which has both ends, has received the data."""
     import tests.utils as utils
     counters = f"/sys/class/infiniband/{device}/ports/1/hw_counters"
     send, poll_cq = utils.send, utils.poll_cq
@@ -170,7 +170,7 @@ def patience(device):
 
 def load(suite, device, gid, names):
     """The tests, as the suite's own program finds them."""
-    # The suite's packages import each other in both these ways.
+    # The suite's packages import each other by both names.
     sys.path[:0] = [suite, f"{suite}/tests"]
     from args_parser import parser
     sys.argv[1:] = ["--dev", device, "--port", "1", "--gid", gid]
@@ -184,9 +184,9 @@ def load(suite, device, gid, names):
 
 def main():
     suite, device, gid, *names = sys.argv[1:]
-    # Objects of a skipped test are in reference cycles. The collector takes them apart in any order, and
-    # pyverbs then destroys, say, a CQ of a context that is freed already: the program crashes in
-    # some of a hundred runs, whatever the device. The kernel cleans up when the program ends.
+    # Objects of a skipped test are in reference cycles, which the collector frees in any order. pyverbs
+    # may then destroy a CQ of a context that is freed already: the program crashes in some of a hundred
+    # runs, on any device. The kernel cleans up when the program ends.
     gc.disable()
     judge = Judge()
     seed = int(os.environ.get("RSIW_SEED") or random.randrange(1 << 32))
@@ -213,7 +213,7 @@ def main():
     print(f"{len(judge.outcome)} tests of rdma-core: {len(judge.named('passed'))} passed, "
           f"{len(judge.named('skipped'))} skipped, {known} failed as known, "
           f"{len(complaints)} complaints", flush=True)
-    # Without the collection at the end.
+    # _exit() skips the collection at the end.
     os._exit(1 if complaints else 0)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Rendezvous through pyverbs: what its tests share."""
+"""Shared by the tests of rendezvous through pyverbs: devices, queue pairs and time limits."""
 
 import errno
 import os
@@ -45,7 +45,7 @@ TO_RTS = (
 
 
 class Failure(Exception):
-    """A test found something wrong."""
+    """A check has failed."""
 
 
 def check(condition, what):
@@ -66,7 +66,7 @@ def name(state):
 
 
 class Device:
-    """A device, with a domain and what has happened to it."""
+    """A device, with a protection domain and its asynchronous events."""
 
     def __init__(self, device="r0"):
         before = self.event_files()
@@ -111,7 +111,7 @@ class Device:
 
 
 class End:
-    """A queue pair with what belongs to it, in RESET."""
+    """A queue pair in RESET, with its completion queue, memory and attributes."""
 
     def __init__(self, device, depth=16, gid=1, ird=4, ord=4, shared=False):
         self.device = device
@@ -185,7 +185,7 @@ class End:
         self.qp.modify(QPAttr(qp_state=state), e.IBV_QP_STATE)
 
     def connect(self, peer, timeout=PATIENT, retries=7):
-        """From INIT."""
+        """From INIT to RTS."""
         self.to_rtr(peer)
         self.to_rts(timeout, retries)
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Takes memory by completion queues: as many as are asked for, of a million entries, which are 32
- * octets each. Says "made N" after each, "refused: WHY" instead of one that it does not get, and
- * then keeps them until it is killed.
+ * Takes memory by COUNT completion queues of a million entries, which are 32 octets each. Prints
+ * "made N" after each, or "refused: WHY" and makes no more. Keeps the queues until it is killed.
  *
  * usage: rings DEVICE COUNT
  */

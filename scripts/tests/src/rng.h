@@ -10,7 +10,7 @@ extern uint64_t rng_state;
 
 uint64_t rng(void);
 
-/* One of 0 to @n - 1; 0 if there is none. */
+/* A number from 0 to @n - 1; 0 if @n is 0. */
 uint32_t below(uint32_t n);
 
 void fill(uint8_t *at, uint32_t len);

@@ -218,7 +218,7 @@ static void stream(struct end *a, struct end *b, const struct shape *s, int star
 			check_message(&wc, s, got++);
 			due[wc.wr_id] = now() + s->delay_us * 1e-6;
 		}
-		/* The connection may have taken its time: the first message is there when it is held. */
+		/* The time starts when the first message is held: the connection may be made late. */
 		if (!started && counter("rnr_holds") != holds) {
 			started = 1;
 			for (i = 0; i < s->depth; i++)
@@ -342,7 +342,7 @@ static void wait_for_holds(unsigned long before, unsigned long count)
 	}
 }
 
-/* Two queue pairs, of which the second holds a Send, and TCP all that it takes behind that. */
+/* Two queue pairs. The second one holds a Send, and TCP's buffers are full behind that Send. */
 static struct ibv_mr *open_held(struct two *t, int shared, const struct wait *w)
 {
 	unsigned long holds = counter("rnr_holds");
@@ -415,7 +415,7 @@ static void bound(void)
 	close_two(&t);
 }
 
-/* An rnr_retry of 0: not held at all. */
+/* With an rnr_retry of 0 a Send is not held. */
 static void at_once(void)
 {
 	const struct wait w = { 31, 0 };
@@ -432,7 +432,7 @@ static void at_once(void)
 	close_two(&t);
 }
 
-/* The sender would wait for ever, and the receiver does not: the stream ends when the sender has just said so. */
+/* The sender has no time limit, the receiver does not wait: the stream ends just after the sender's RTS. */
 static void uneven(void)
 {
 	const struct wait not_at_all = { 31, 0 };
@@ -582,7 +582,7 @@ static double answer_ms(int shared, int held_ms, int tries)
 /* A receive is found within 4 ms in the first quarter of a second, and within 32 ms then (docs/design.md). */
 static void soon(void)
 {
-	/* Without the limits they would be found after an eighth of the hold. */
+	/* Without the limits receives would be found after an eighth of the hold. */
 	const char *factor = getenv("RSIW_TIME_FACTOR");
 	double slack = SLACK_MS * (factor ? atoi(factor) : 1);
 	double late[] = { answer_ms(0, 240, 5), answer_ms(1, 240, 5), answer_ms(1, 2100, 2) };
@@ -658,7 +658,7 @@ static double median(struct two *t)
 	return took[MESSAGES / 2] * 1e6;
 }
 
-/* While others are held for good, some with a closed window, a connection is as fast as before. */
+/* While other Sends are held for good, some with a closed window, a connection is as fast as before. */
 static void beside(void)
 {
 	unsigned long holds = counter("rnr_holds");

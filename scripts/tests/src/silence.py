@@ -12,7 +12,7 @@ from rendezvous import *
 
 
 class Cut:
-    """Nothing gets through, not between addresses of this host either."""
+    """Drops all packets, those between addresses of this host too."""
 
     @staticmethod
     def tc(*words):

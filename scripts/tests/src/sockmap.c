@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Adds every TCP connection that is made below a cgroup to a sockmap by a BPF program, when it is established.
- * An incoming connection is not accepted then. A socket whose sk_user_data is set belongs to a kernel user,
+ * A BPF program adds each TCP connection below a cgroup to a sockmap when it is established. An incoming
+ * connection is not accepted at that time. A socket whose sk_user_data is set belongs to a kernel user,
  * and the kernel refuses to add it.
  *
  * usage: sockmap DIRECTORY
@@ -10,7 +10,7 @@
  * that the program runs. On SIGTERM it prints how many sockets were "taken" and how many "refused", and
  * detaches the program; the end of the process detaches it too.
  *
- * Status 4: this kernel has no BPF. All by bpf(2), as libbpf is not there.
+ * Status 4: this kernel has no BPF. The program uses bpf(2), since the guest has no libbpf.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -60,7 +60,7 @@ static int make_map(uint32_t type, uint32_t entries)
 	memset(&attr, 0, sizeof(attr));
 	attr.map_type = type;
 	attr.key_size = sizeof(uint32_t);
-	/* For a map of sockets: so that it can be looked up, and tells the cookie. */
+	/* With values of 64 bits a lookup in a map of sockets returns the cookie. */
 	attr.value_size = sizeof(uint64_t);
 	attr.max_entries = entries;
 	fd = bpf(BPF_MAP_CREATE, &attr);
@@ -71,7 +71,7 @@ static int make_map(uint32_t type, uint32_t entries)
 	return fd;
 }
 
-/* sockets[remote port] = this socket, at either end; counts[whether that was refused] += 1 */
+/* The BPF program: sockets[remote port] = this socket, at either end; counts[refused ? 1 : 0] += 1 */
 static int load(int sockets, int counts)
 {
 	static char log[LOG];
@@ -119,7 +119,7 @@ static int load(int sockets, int counts)
 	return fd;
 }
 
-/* A link, as it goes with this process, however that ends. */
+/* Attaches by a link, which the kernel detaches when this process ends. */
 static int attach(int program, const char *directory)
 {
 	int cgroup = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd;

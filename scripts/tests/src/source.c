@@ -22,7 +22,7 @@ static struct sockaddr_in at(const char *ip, const char *port)
 	return addr;
 }
 
-/* Ends the program: what is no part of the test failed. */
+/* Ends the program if the set-up of the test has failed. */
 static void must(int status, const char *what)
 {
 	if (!status)

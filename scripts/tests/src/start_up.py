@@ -40,8 +40,8 @@ def occupy(cpu):
 
 
 def stall(stream):
-    # Piece by piece, and all of it before the receiver's kernel threads get to see the first: one
-    # that reads once for each piece then finds nothing for all but one.
+    # All pieces arrive before the receiver's kernel threads run. A receiver that reads once for each
+    # piece then finds nothing for all but one.
     first, *others = sorted(os.sched_getaffinity(0))
     busy = [occupy(cpu) for cpu in others]
     os.sched_setaffinity(0, {first})

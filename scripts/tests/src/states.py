@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The states of queue pairs that connect by rendezvous: every transition, valid and invalid, and what
-can be asked at each step. With the checks of lives.py,
-qpns.py and silence.py."""
+"""The states of queue pairs that connect by rendezvous: every transition, valid and invalid, and the
+queries at each step. Runs the checks of lives.py, qpns.py and silence.py, too."""
 
 import itertools
 
@@ -22,7 +21,7 @@ LEGAL = {
 
 
 def change(end, peer, to, now):
-    """The attributes that the owner would give for a transition."""
+    """The attributes that an owner gives for a transition."""
     if to == INIT:
         return end.init_attr(), TO_INIT
     if to == RTR:
@@ -33,7 +32,7 @@ def change(end, peer, to, now):
 
 
 def bring(end, peer, state):
-    """From the beginning."""
+    """Brings the queue pair from RESET to `state`."""
     if state == RESET:
         end.to(RESET)
     if state in (INIT, RTR, RTS):
@@ -133,7 +132,7 @@ def every_attribute(device):
     wrong("RTS with 8 RNR retries", RTS, put("rnr_retry", 8))
     wrong("RTS from a state it is not in", RTS, put("cur_qp_state", INIT),
           TO_RTS | e.IBV_QP_CUR_STATE)
-    # After all that it still works.
+    # After all refusals the queue pair still connects.
     a.to_rts()
     b.connect(a)
     talk(a, b, 1)
@@ -193,7 +192,7 @@ def last_receive(device):
             a.to(state)
             if state == ERR:
                 wait_for(10, "IBV_EVENT_QP_LAST_WQE_REACHED", lambda: last in device.events())
-        # Another one would come by now.
+        # A second event would come within this time.
         time.sleep(0.3 * FACTOR)
         told = device.events().count(last)
         check(told == wanted, f"to {' and '.join(map(name, way))}: told {told} times")
@@ -212,7 +211,7 @@ def back_from_init(device):
         check(a.query().qp_access_flags == 0, "the peer's rights of the former life are left")
         a.to_init()
         if life == 1:
-            # Nothing posted, nothing to wait for.
+            # Without posted requests RESET does not wait.
             a.to(RESET)
             a.to_init()
     a.qp.post_recv(RecvWR(wr_id=7, sg=[SGE(a.mr.buf + 1000, 64, a.mr.lkey)], num_sge=1))

@@ -109,7 +109,7 @@ def nonsense(device):
     ):
         refused(what, request(frame))
     refused("the wrong address", request(good), "127.0.0.1")
-    # After all that the peer connects.
+    # After all refusals the peer connects.
     a.connect(b)
     talk(a, b)
     refused("a second one", request(good))

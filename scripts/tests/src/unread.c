@@ -8,8 +8,8 @@
  *   write SIZE COUNT               -> ok                     COUNT Writes on each connection
  *   leave                          -> ok                     all are disconnected, and their queue pairs destroyed
  *
- * SIZE is at most 64 KiB; the peer's STag and offset are 1 and 0, at which a peer that reads nothing
- * does not look.
+ * SIZE is at most 64 KiB. The peer's STag and offset are 1 and 0, since a peer that reads nothing does
+ * not check them.
  */
 #include "pair.h"
 
@@ -43,7 +43,7 @@ static void accept_one(struct rdma_cm_id *id)
 		if (!pd)
 			fail("ibv_alloc_pd");
 		mr = must_register(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
-		/* Nothing is signaled, so only what an error flushes would come here. */
+		/* No request is signaled, so the queue has completions of flushed requests only. */
 		cq = ibv_create_cq(id->verbs, MOST * 16, NULL, NULL, 0);
 		if (!cq)
 			fail("ibv_create_cq");
@@ -123,7 +123,7 @@ int main(int argc, char **argv)
 			accept_all(count);
 			printf("made %x %lx\n", mr->rkey, (unsigned long)memory);
 		} else if (sscanf(line, "write %d %d", &size, &count) == 2 && size <= (int)sizeof(memory)) {
-			/* In turns and slowly, so that each Write is a message of its own on its way. */
+			/* The connections take turns, slowly, so that TCP sends each Write by itself. */
 			while (count--) {
 				for (i = 0; i < made; i++)
 					write_one(ids[i], size);

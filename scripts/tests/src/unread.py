@@ -38,7 +38,7 @@ BETWEEN, PIECE = 36 << 10, 4000
 # Small at both ends, so that most of what was sent is not acknowledged.
 SMALL_BUFFER = 16 << 10
 RECEIVE_BUFFER = {"queued": 4 << 20}
-# Python does not name it (asm-generic/socket.h).
+# Python has no name for this option (asm-generic/socket.h).
 SO_RCVBUFFORCE = 33
 # Octets that are read of what is queued: a part of a buffer of the sender.
 PART = 30000
@@ -64,7 +64,7 @@ def settled():
     """Free memory and TCP's when caches are dropped and neither moves any more."""
     end, before = time.monotonic() + SECONDS, None
     while time.monotonic() < end:
-        # Of the slab and the page cache too: they come and go with other work.
+        # The slab and the page cache are dropped too: they change with other work.
         with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
             file.write("3")
         now = free_memory(), tcp_memory()
@@ -175,7 +175,7 @@ def shared(size, count, streams, stag, at):
 
 
 def unread(program, role, size, streams, stag, at):
-    """Has messages of `size` octets sent on each connection; how many octets in all."""
+    """Makes the program send messages of `size` octets on each connection; returns the octets in all."""
     count = MESSAGES[role] // size
     if role == "queued":
         # Each message is a burst of its own.
@@ -191,18 +191,18 @@ def unread(program, role, size, streams, stag, at):
         for msn in range(1, count + 1):
             for stream in streams:
                 stream.send(rdmap.read_request(msn, 1, 0, size, stag, at))
-            # Slowly, so that each answer is a message of its own on its way.
+            # A pause, so that TCP sends each answer by itself.
             time.sleep(0.001)
     return count * size * len(streams)
 
 
 def lossy(interface, command):
-    """Begins or ends to lose all that is sent through an interface."""
+    """Makes an interface drop all packets that it sends, or ends that (tc's command add or del)."""
     subprocess.run(["tc", "qdisc", command, "dev", interface, "root", "netem", "loss", "100%"], check=True)
 
 
 def leave(program, peers):
-    """The program disconnects. When its sockets are released, TCP has what it had, and accounts for it."""
+    """The program disconnects. After its sockets are released, TCP has the same octets, and accounts for them."""
     before, accounted = orphans(), tcp_memory()
     program.tell("leave")
     program.answer()
@@ -231,7 +231,7 @@ def main():
             # A peer whose window is closed would have the connections reset at once.
             lossy(interface, "add")
         sent = unread(program, role, size, streams, stag, at)
-        # All that is unread is with TCP. A receiver accounts less for few octets than they have.
+        # TCP has all unread octets. A receiver accounts less for few octets than they have.
         if role != "shared":
             wait_for("all is with TCP", lambda: tcp_memory() - accounted >= sent)
         if role == "left":

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The verbs end of the wire peer's connections (scripts/tests/peer). It executes
- * commands from standard input, one line in, one line out. A test thereby sees what
- * the peer's octets did to memory, completions and events.
+ * The verbs end of the wire peer's connections (scripts/tests/peer). Executes
+ * commands from standard input, one line in, one line out. The answers show the
+ * effect of the peer's octets on memory, completions and events.
  *
  *   listen ADDRESS PORT            -> ok
  *   connect ADDRESS PORT IRD ORD RECVS SIZE DATA  -> made QPN ARENA RW WO RO LOCAL FOREIGN
@@ -18,7 +18,7 @@
  *   fill OCTET                     -> ok                    (the whole arena)
  *   state                          -> QP state
  *   async MS                       -> async NAME | none
- *   dereg                          -> ok | error ERRNO      (the rw region goes)
+ *   dereg                          -> ok | error ERRNO      (deregisters the rw region)
  *   disconnect                     -> ok
  *   close                          -> ok                    (destroys the connection's objects)
  *

@@ -24,7 +24,7 @@ void make(struct rdma_cm_id *id, int recvs, uint32_t size);
 /* Posts receive @number, into the buffer of that number. */
 int post_recv(int number);
 
-/* Tells the peer their numbers and keys. */
+/* Prints the objects' numbers and keys. */
 void print_made(void);
 
 /* Destroys these objects as far as they exist, but not the id. */

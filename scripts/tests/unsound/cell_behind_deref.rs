@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The pinned cell is a field of the object, not of what the object dereferences to.
+//! The pinned cell is a field of the object, not of the target of its dereference.
 // error: E0026
 // text: does not have a field named `cell`
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The pinned cell is the field itself, not what the field dereferences to.
+//! The pinned cell is the field itself, not the target of its dereference.
 //!
 //! A field that dereferences to one of two cells would pin the one and read the other.
 // at: sys/rdma/pin.rs

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A queue pair of `ib_core` is used only as long as destroying it waits for that.
+//! A queue pair of `ib_core` is used only while its destruction waits for the user.
 // error: E0624
 // text: method `value` is private
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which timer an object has is not a matter of safe code.
+//! Safe code cannot choose the timer of an object.
 // error: E0200
 // text: the trait `HasSoftTimer` requires an `unsafe impl` declaration
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! No reference is made to what `ib_core` changes in an object.
+//! No reference is made to fields of an object that `ib_core` changes.
 // in: sys/rdma/objects.rs
 // error: E0308
 // text: mismatched types

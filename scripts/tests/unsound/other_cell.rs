@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! An object pins the same cell at each call.
 //!
-//! A `cell()` that changes its mind would read a value that is being changed: the pin is on the
-//! other cell.
+//! A `cell()` that returned another cell later would read a value that is being changed: the pin is on
+//! the first cell.
 // error: E0200
 // text: the trait `HasPinCell` requires an `unsafe impl` declaration
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Two locked sockets are not exchanged behind their guards.
 //!
-//! The guard of `a` would then release `a` while what it gives still opens the cell of `a`.
+//! The guard of `a` would then release `a` while its lock token still opens the cell of `a`.
 // error: E0277
 // text: the size for values of type `[()]` cannot be known at compilation time
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The timer is the field itself, not what the field dereferences to.
+//! The timer is the field itself, not the target of its dereference.
 //!
 //! A field that dereferences to one of two timers would be queued twice, and freed with one of them.
 // at: sys/sync/timer.rs

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A user of an object of `ib_core` is counted off once, by what has counted it.
+//! The reference of a user of an object of `ib_core` is dropped once, by the code that has taken it.
 // error: E0624
 // text: method `put` is private
 

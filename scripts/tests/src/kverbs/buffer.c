@@ -105,7 +105,7 @@ static void begin(struct kv_layout *l)
 	l->len = 0;
 }
 
-/* As every device can: only the first element may start, and only the last may end, inside a page. */
+/* A page list: only the first element may start, and only the last may end, inside a page. */
 void kv_layout_pages(struct kv_layout *l, struct kv_buffer *b, u32 len)
 {
 	u32 offset = kv_below(PAGE_SIZE), page = kv_below(KV_PAGES - 2 - (offset + len) / PAGE_SIZE), part;

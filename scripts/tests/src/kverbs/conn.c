@@ -186,7 +186,7 @@ int kv_ask(struct kv_pair *p)
 	return rdma_connect(p->a.id, &param);
 }
 
-/* No capabilities from here on, if asked for; what is to be given back to become() next. */
+/* Drops the capabilities of this task, if @how asks for that. Returns the argument of become(). */
 static const struct cred *become_nobody(const struct kv_how *how)
 {
 	struct cred *cred;
@@ -372,7 +372,7 @@ int kv_post_and_wait(struct kv_end *e, struct ib_send_wr *first, struct ib_send_
 	struct ib_send_wr *wr;
 	int err;
 
-	/* All of them, as those that ask for no completion get one if they fail. */
+	/* Requests that ask for no completion have one if they fail. */
 	for (wr = first; wr; wr = wr->next)
 		wr->wr_cqe = &kv_wait_new()->cqe;
 	last->wr_cqe = &w->cqe;

@@ -30,7 +30,7 @@ struct crowd {
 	unsigned int rounds;
 };
 
-/* Differs from one round to the next, and from that of others. */
+/* Octets that differ between rounds and between threads. */
 static void fill(u8 *at, u32 len, u32 number, u32 round)
 {
 	u32 i;
@@ -39,7 +39,7 @@ static void fill(u8 *at, u32 len, u32 number, u32 round)
 		at[i] = 0x3d * (i + round) + (i >> 8) + number;
 }
 
-/* Many of one segment, some of a run or more. */
+/* Many lengths of one segment, some of a burst or more. */
 static u32 length_of(u32 number, u32 round)
 {
 	return (round + number) % 5 ? 1 + (97 * round + number) % 1000 : CROWD_SLICE - (round % 7);

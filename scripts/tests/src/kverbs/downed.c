@@ -42,7 +42,7 @@ static void flood_more(struct flood *f)
 		flood_less(f);
 }
 
-/* One more is done, or has been taken: posts the next one when both are true of one more. */
+/* Counts a request that is done, or received, in @nr. Posts the next one when both counts allow that. */
 static void flood_on(struct flood *f, unsigned int *nr)
 {
 	bool begun, more;
@@ -67,7 +67,7 @@ static void flood_done(struct ib_cq *cq, struct ib_wc *wc)
 	if (wc->status == IB_WC_SUCCESS) {
 		flood_on(f, &f->nr_done);
 	} else {
-		/* The first that was not flushed because of one before it. */
+		/* The status of the first request that was not flushed. */
 		if (f->end == IB_WC_SUCCESS || f->end == IB_WC_WR_FLUSH_ERR)
 			f->end = wc->status;
 		complete(&f->begun);

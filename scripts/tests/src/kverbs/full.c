@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A completion queue with fewer entries than the flushed work requests of a queue pair, as nvmet's
- * shared ones. Each request completes in the end, the last one too, for which a drain waits. The
- * queue pair reports the depth that was asked for, since users post as much as it reports.
+ * A completion queue with fewer entries than a queue pair has flushed work requests, as nvmet's
+ * shared queues may be. Each request completes in the end, the last one too, for which a drain waits.
+ * The queue pair reports the depth that was asked for, since users post as many requests as it reports.
  * Receives with a completion queue of their own complete although the Sends' queue is not polled,
  * as with srp.
  *
@@ -72,7 +72,7 @@ static void full_close(struct full *f)
 		ib_dealloc_pd(f->pd);
 }
 
-/* Without a signal: only the flush makes completions of them, as of nvmet's Writes. */
+/* The requests are unsignaled: only the flush completes them, as nvmet's Writes. */
 static int full_post(struct full *f)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
@@ -177,7 +177,7 @@ int kv_full(struct ib_device *dev)
 	return full(dev, false) ?: full(dev, true);
 }
 
-/* All in one go: the peer's answer to the Read, a Terminate, finds the rest behind it. */
+/* One post of all requests: the others are behind the Read when the peer's Terminate arrives. */
 static int cut_post(struct kv_region *sink, struct kv_wait *read, struct kv_wait **held)
 {
 	struct ib_sge sge = { .length = CUT_LEN };

@@ -50,7 +50,7 @@ struct bounce {
 
 static void fail(struct bounce *b, const char *what, int err)
 {
-	/* The first one tells why the others do. */
+	/* The first error is the cause of later ones. */
 	if (!cmpxchg(&b->err, 0, err))
 		pr_err("rsiw_kverbs_test: a handler that posts: %s: %d\n", what, err);
 }
@@ -109,7 +109,7 @@ static void received(struct side *s, const struct ib_wc *wc)
 		err = post_send(s, ball);
 	if (err && !READ_ONCE(b->ending))
 		fail(b, "posting", err);
-	/* Behind the post: when the last one has come to rest, all receives are posted. */
+	/* Counted after the post: when the last ball rests, all receives are posted. */
 	if (last)
 		atomic_dec(&b->flying);
 }
@@ -122,7 +122,7 @@ static void failed(struct side *s, const struct ib_wc *wc, bool alone)
 		fail(s->bounce, ib_wc_status_msg(wc->status), -ECONNABORTED);
 	else if (recv && wc->status != IB_WC_WR_FLUSH_ERR)
 		fail(s->bounce, ib_wc_status_msg(wc->status), -EIO);
-	/* It may be refused, or flushed at once. Not from a handler inside another, which would nest on. */
+	/* The post may be refused, or flushed at once. A nested handler posts nothing. */
 	if (recv && alone && atomic_inc_return(&s->nr_reposts) <= REPOSTS)
 		post_recv(s, wc->wr_id);
 }
@@ -144,7 +144,7 @@ static void on_completions(struct ib_cq *cq, void *context)
 				failed(s, &wc, alone);
 			else if (wc.wr_id < RECVS)
 				received(s, &wc);
-			/* Behind the posts: with none under way there will be no more. */
+			/* Counted after the posts: with no request under way there is no further handler. */
 			atomic_dec(&s->under_way);
 		}
 	} while (!s->arms_first && ib_req_notify_cq(cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS) > 0);
@@ -180,8 +180,8 @@ static void show(const struct bounce *b)
 }
 
 /*
- * In short sleeps, which end by interrupts: a processor that hangs in a handler has no softirqs,
- * and one of those would have to end a wait for a completion.
+ * Waits in short sleeps, which interrupts end. A wait for a completion would need a softirq, and a
+ * processor that hangs in a handler runs none.
  */
 static int await(const struct bounce *b, bool (*done)(const struct bounce *b), const char *what)
 {
@@ -258,7 +258,7 @@ int kv_handler(const struct sockaddr *to, bool overlap)
 	err = play(b);
 	WRITE_ONCE(b->ending, true);
 	queue_work(system_dfl_wq, &b->hang_up);
-	/* Also after a failure: no thread may post to objects that are destroyed next. */
+	/* Waits after a failure, too: no thread may post to objects that are destroyed next. */
 	err = await(b, over, "everything flushed") ?: err;
 	flush_work(&b->serve);
 	flush_work(&b->hang_up);

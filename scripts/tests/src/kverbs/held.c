@@ -2,8 +2,8 @@
 /*
  * A server that closes a connection may be about to close its listener, where svcrdma drops a
  * connection request that arrives in between. So no request is reported while the server destroys
- * a closed connection, however long that takes. It is reported soon after, as the listener has
- * stayed.
+ * a closed connection, however long the destruction takes. The request is reported soon after, if the
+ * listener still exists.
  */
 #include <linux/slab.h>
 
@@ -52,7 +52,7 @@ int kv_held(const struct sockaddr *to)
 		goto out;
 	err = kv_route_again(&pairs[1], &pairs[0], to, &how);
 	err = err ?: hear(&pairs[0], &pairs[1], closed);
-	/* The accepting end is destroyed first, which refuses: the other one would wait for an answer. */
+	/* The destruction of the accepting end refuses the request: the other end would wait for an answer. */
 	kv_disconnect(&pairs[0]);
 	kv_disconnect(&pairs[1]);
 out:

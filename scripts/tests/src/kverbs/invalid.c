@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * LOCAL_INV of a region that is invalid already. A user cannot know that: the peer's Send may have
- * invalidated the region, or its registration was never carried out. The request succeeds, and the
- * connection goes on. A key other than the one under which the region is valid is an error.
+ * LOCAL_INV of a region that is invalid already. A user cannot know the region's state: the peer's
+ * Send may have invalidated the region, or its registration was never carried out. The request
+ * succeeds, and the connection goes on. A key other than the one under which the region is valid is
+ * an error.
  *
  * A Send that invalidates an invalid region, or one that is valid under another key, is received.
  * Its completion reports no invalidation: the registration of its key may be posted by then. With
@@ -50,7 +51,7 @@ int kv_region_wr(struct kv_region *r, struct ib_reg_wr *wr)
 	if (ib_dma_map_sg(dev, l->sg, l->count, DMA_BIDIRECTIONAL) == l->count) {
 		if (ib_map_mr_sg(r->mr, l->sg, l->count, NULL, PAGE_SIZE) == l->count)
 			err = 0;
-		/* It stays mapped, which costs nothing without DMA. */
+		/* The region's pages stay mapped, which costs nothing without DMA. */
 		ib_dma_unmap_sg(dev, l->sg, l->count, DMA_BIDIRECTIONAL);
 	}
 	kfree(l);
@@ -130,7 +131,7 @@ static int what_is_invalid(struct kv_pair *p, struct kv_region *r)
 	err = err ?: kv_send(&p->a, &p->b, r->mr->rkey, false);
 	err = err ?: local_inv(r, "LOCAL_INV of a region that the peer's Send has invalidated");
 	err = err ?: goes_on(p, "that the peer's Send has invalidated");
-	/* And it can be registered again. */
+	/* The region can be registered again. */
 	err = err ?: reg(r);
 	return err ?: local_inv(r, "LOCAL_INV at last");
 }

@@ -53,7 +53,7 @@ struct kv_pair {
 };
 
 int kv_connect(struct kv_pair *p, const struct sockaddr *to, const struct kv_how *how);
-/* The same in two steps: up to the connecting queue pair, and what rdma_connect() says then. */
+/* The same in two steps: up to the connecting queue pair, and the result of rdma_connect(). */
 int kv_route(struct kv_pair *p, const struct sockaddr *to, const struct kv_how *how);
 int kv_ask(struct kv_pair *p);
 /* As kv_route(), to the listener of @first: @first gets the request. */
@@ -143,7 +143,7 @@ int kv_crowd(struct kv_end *a, struct kv_end *b, unsigned int rounds);
 /* Requests posted to @e, which is in error, are flushed in whatever context they were posted. */
 int kv_late(struct kv_end *e);
 
-/* As many ends are put into error while the peer keeps them busy: what is posted then is flushed. */
+/* Several ends are put into error while the peer sends: requests posted from then on are flushed. */
 int kv_downed(const struct sockaddr *to, enum ib_poll_context poll, unsigned int ends);
 
 /* The drain of an end with a shared receive queue is short, and its event comes once. */
@@ -159,7 +159,7 @@ int kv_cut(const struct sockaddr *to);
 /* Completion handlers that post; with @overlap there may be two of one queue at a time. */
 int kv_handler(const struct sockaddr *to, bool overlap);
 
-/* A listener gets no request while its user takes a connection apart that it has closed. */
+/* A listener gets no request while its user destroys a closed connection. */
 int kv_held(const struct sockaddr *to);
 
 /*

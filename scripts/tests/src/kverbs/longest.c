@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The longest page list a device promises: at least KV_LONGEST pages, each from somewhere else, are
- * registered, written and read as one. One page more is refused.
+ * The longest page list a device promises: at least KV_LONGEST scattered pages are registered,
+ * written and read as one region. One page more is refused.
  */
 #include "kverbs.h"
 
@@ -35,7 +35,7 @@ static int list_alloc(struct list *l, struct kv_end *owner, struct kv_end *peer)
 		if (!l->pages[i])
 			return -ENOMEM;
 	}
-	/* Backwards, so that neighbours are none in memory. */
+	/* In descending order, so that no two neighbours of the list are adjacent in memory. */
 	sg_init_table(l->sg, l->count);
 	for (i = 0; i < l->count; i++)
 		sg_set_page(&l->sg[i], l->pages[l->count - 1 - i], PAGE_SIZE, 0);
@@ -84,7 +84,7 @@ static int list_register(struct kv_end *e, struct ib_mr *mr, struct scatterlist 
 	return kv_post_and_wait(e, &reg.wr, &reg.wr, "REG_MR of the longest list");
 }
 
-/* A Write of all of it, then a Read, which returns what the Write has placed. */
+/* A Write to the whole region, then a Read, which returns the octets of the Write. */
 static int write_and_read(struct list *l, struct kv_end *from)
 {
 	struct ib_sge out = { .addr = (uintptr_t)l->out, .length = l->size, .lkey = from->pd->local_dma_lkey };

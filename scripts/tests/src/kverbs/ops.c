@@ -36,7 +36,7 @@ MODULE_PARM_DESC(leave, "instead of the rest: a client that connects on a device
 static u64 octets;
 static unsigned int operations;
 
-/* All one end needs for its side of an operation. */
+/* One end of an operation. */
 struct side {
 	struct kv_end *end;
 	struct kv_buffer buffer;

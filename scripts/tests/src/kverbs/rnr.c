@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Receiver not ready: a Send that finds no receive is delivered when one is posted. If none is
- * posted in time, the sender's oldest Send that is not complete fails with that error.
+ * posted in time, the sender's oldest incomplete Send fails with IB_WC_RNR_RETRY_EXC_ERR.
  */
 #include <linux/delay.h>
 #include <linux/irqflags.h>

@@ -2,8 +2,8 @@
 /*
  * A key that a work request registers serves the stream of its queue pair (RFC 5041 sections 8.2
  * and 8.3.1). Another queue pair of the same protection domain, as a storage target has one for
- * each host, can neither access nor invalidate it: not its peer, and not its owner. The connection
- * that tries ends, and the log says with which Terminate. The one that the key serves goes on.
+ * each host, can neither access nor invalidate the region: neither its peer nor its owner. The
+ * connection that tries ends, and the log has its Terminate. The connection that the key serves goes on.
  */
 #include <linux/slab.h>
 
@@ -58,7 +58,7 @@ static bool holds(const struct kv_buffer *b, const u8 *octets)
 	return false;
 }
 
-/* Access by the stream that the key serves: what the peer has written is there, and can be read. */
+/* Access by the stream that the key serves: a Write is placed, and a Read returns its octets. */
 static int serves(struct scope *s, struct kv_pair *p)
 {
 	struct ib_sge sge = { .addr = (uintptr_t)s->near, .length = USED, .lkey = p->a.pd->local_dma_lkey };

@@ -2,7 +2,7 @@
 /*
  * IB_EVENT_QP_LAST_WQE_REACHED: a queue pair takes nothing more from its shared receive queue. Its
  * owner gets the event once, whichever end closes the connection, and also without a connection.
- * ib_drain_qp() waits for it, up to a minute, and with it the end of a transport.
+ * ib_drain_qp() waits up to a minute for the event, and delays the end of a transport meanwhile.
  */
 #include <linux/delay.h>
 #include <linux/ktime.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The CPU cannot read data that arrives in memory of a device, as with devmem TCP: the connection
- * ends, and posted requests are flushed. A netfilter hook marks the packets as such; their content
- * does not matter.
+ * ends, and posted requests are flushed. A netfilter hook marks the packets as unreadable; their
+ * content does not matter.
  */
 #include <linux/netfilter.h>
 #include <linux/netfilter_ipv4.h>
