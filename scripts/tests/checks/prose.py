@@ -10,13 +10,13 @@ import io
 import re
 import tokenize
 
-# Abbreviations end no sentence, and neither does a semicolon, save in a cell or behind code: there it parts remarks.
+# Abbreviations end no sentence. A semicolon ends one in a cell and behind code only, where it separates remarks.
 END = r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bcf\.)(?<=[%s])\s+(?=[\w`\"(\[*<@$-])"
 ENDS, REMARKS = re.compile(END % ".!?:"), re.compile(END % ".!?:;")
 # A line of its own: fences, tables, headings, and lines that are no prose.
 EDGE = re.compile(r"\s*(?:```|\||#|@\w|SPDX-|shellcheck |(?:time limit|runs on|leaves a network namespace)\b)")
 ITEM = re.compile(r"\s*(?:[-*+]|\d+\.) ")
-# What a comment behind code becomes: an item.
+# A comment behind code becomes an item of a list.
 BEHIND = "+ "
 CLIKE = (".c", ".h")
 
@@ -28,7 +28,7 @@ def sentences(page):
     for number, line in enumerate(lines + [""], 1):
         fence = line.lstrip().startswith("```")
         deep = len(line) - len(line.lstrip())
-        # Columns are lines of their own, and so is what is indented but for the lines of an item.
+        # Columns are lines of their own, and so are indented lines outside of items.
         column = re.search(r"\S {2,}\S|\t", line.lstrip())
         moved = paragraph and not item and (deep >= indent + 2 or deep < indent)
         edge = EDGE.match(line) or ITEM.match(line) or not line.strip() or column or moved
@@ -71,7 +71,7 @@ def page_of(path, text):
         found = shell_comments(path, text)
     last, behind = 0, None
     for number, column, code, comment in sorted(found):
-        # A comment of another column than the one behind code in the line before does not go on with that one.
+        # A comment of another column does not continue the one behind code in the line before.
         new = code or (behind not in (None, column) and number == last + 1)
         behind = column if code else behind if number == last + 1 else None
         last = number

@@ -17,7 +17,7 @@ class Listener:
     def __init__(self, room=None):
         self.socket = socket.create_server((ADDRESS, 0), backlog=8)
         if room:
-            # An accepted socket inherits the size, and offers a window of about that at most.
+            # An accepted socket inherits the size, which limits its window.
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         self.port = self.socket.getsockname()[1]
 
@@ -45,7 +45,7 @@ def reply_for(request, rev=None, ird=16, ord_=16, data=b"", r=0, c=0, flags=None
 
 
 def answered(victim, **more):
-    """A connection that the victim begins, as far as our Reply; `more` is about that."""
+    """A connection that the victim begins, up to this peer's Reply; `more` are arguments of the Reply."""
     listener = Listener()
     listener.connect(victim)
     stream = listener.accept()
@@ -58,8 +58,8 @@ def answered(victim, **more):
 
 
 def connected(victim, room=None, **more):
-    """A connection the victim made to this peer, which has `room` for so many octets, in full operation; `more` is
-    about the Reply."""
+    """A connection of the victim to this peer in full operation. `room` is the octets of the receive buffer, and
+    `more` are arguments of the Reply."""
     listener = Listener(room)
     made = listener.connect(victim)
     stream = listener.accept()
@@ -74,7 +74,7 @@ def connected(victim, room=None, **more):
 
 
 def expect_rtr(stream):
-    """Something comes first that lets the responder send: an empty Write, agreed on or not."""
+    """An empty Write comes first, agreed on or not, after which the responder may send."""
     segment = segment_of(stream)
     assert (segment.op, segment.data) == (rdmap.WRITE, b""), f"RTR {segment.raw.hex()}"
 
@@ -89,7 +89,7 @@ def expect_terminate(stream, error, bad=None):
 
 
 def expect_failure(victim, name, errno):
-    """The connection is told not to be there, for that reason."""
+    """The victim's connection fails with this event and error."""
     event = victim.event(10000)
     assert event and event[:2] == ("RDMA_CM_EVENT_" + name, -errno), f"event {event}, wanted {name} {-errno}"
     return event
@@ -122,7 +122,7 @@ def the_request(victim):
 
 @case("MPA-14")
 def crc_that_one_end_asks_for(victim):
-    # C of exactly one frame: of the Reply where the module was told to do without, else of the Request.
+    # C is set in exactly one frame: in the Reply with crc=0, else in the Request.
     stream, _, request = connected(victim, c=int(not CRC))
     assert request.c == int(CRC), f"C {request.c} in the Request"
     assert victim.ask("send 1 64 -") == "ok"
@@ -213,7 +213,7 @@ def rtr_that_is_picked(victim):
 def no_rtr_to_pick(victim):
     if not PEER_TO_PEER:
         return
-    # None, one that was not offered, and flags that mean nothing without A.
+    # No RTR, one that was not offered, and flags that mean nothing without A.
     for flags in ({"a": 1}, {"a": 1, "b": 1}, {"c": 1}, {"b": 1, "c": 1, "d": 1}):
         stream, _ = answered(victim, flags=flags)
         expect_terminate(stream, "2/0/07")
@@ -283,7 +283,7 @@ def hang_up_instead_of_a_reply(victim):
             stream.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
         if half:
             stream.send_raw(reply_for(request)[:12])
-        # A peer that closes on rev 2 may be an old one, and be asked again with rev 1 (EMC-05): refuse that too.
+        # The module asks a peer that closes on rev 2 again with rev 1 (EMC-05): that connection is refused, too.
         listener.socket.close()
         if how == "rst":
             stream.reset()
@@ -480,7 +480,8 @@ def graceful_close(victim):
 
 @case("RDMAP-31 RDMAP-53 (status)")
 def terminate_tells_the_work_request(victim):
-    # A peer's protection error about our Write shows in that request's status or as a flush, never as success of later ones.
+    # A peer's protection error about the module's Write shows in that request's status or as a flush. Later requests
+    # have no success.
     stream, made, _ = connected(victim)
     assert victim.ask("read 1 1234 0 100") == "ok"
     request = segment_of(stream)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The module disconnects, or is disconnected from, with a peer that keeps it waiting: for the answer of
-a Read, for room, for the end of the other half. Its owner is told in time all the same, what TCP has
-arrives, FIN follows at an FPDU boundary, and nothing else is carried out."""
+"""Either end disconnects, while the peer delays the answer of a Read, the window, or the end of its half. The
+owner gets its event in time all the same. The octets that TCP has arrive, FIN follows at an FPDU boundary, and
+no other request is carried out."""
 
 import socket
 import time
@@ -11,11 +11,11 @@ import rdmap
 from cases_active import connected, segment_of
 from harness import FACTOR, RW, case, tcp_row
 
-# In which the owner hears of the end, whatever the peer does: a second, and another one for a busy machine.
+# Seconds until the owner's event, whatever the peer does: one, and another one for a busy machine.
 TOLD_SECONDS = 2.0 * FACTOR
-# Something is awaited of a busy machine.
+# The time limit of waits, on a busy machine.
 LIMIT_SECONDS = 20 * FACTOR
-# Octets for which a peer has room that reads nothing, and those of one Write.
+# Octets of the receive buffer of a peer that reads nothing, and those of one Write.
 ROOM, SIZE = 4096, RW[1]
 # Receives that are posted.
 RECVS = 4
@@ -40,7 +40,7 @@ def disconnect(victim):
 
 
 def flushed(victim, sends):
-    """These and all receives are complete, in order, and the last of each without success."""
+    """The requests `sends` and all receives are complete, in order, and the last of each without success."""
     got = [victim.poll() for _ in range(len(sends) + RECVS)]
     assert None not in got and victim.poll(100) is None, f"completions {got}, wanted {len(sends) + RECVS} of them"
     for queue, ids in (("send", list(sends)), ("recv", list(range(RECVS)))):
@@ -75,7 +75,7 @@ def disconnect_while_a_read_is_out(victim):
 
 
 def fill(victim):
-    """Posts Writes until TCP takes no more of them: the ids of those that are left."""
+    """Posts Writes until TCP takes no more; returns the ids of incomplete ones."""
     posted = done = 0
     while True:
         while posted - done < 48:
@@ -94,14 +94,14 @@ def disconnect_with_more_than_fits(victim):
     stream, _, _ = connected(victim, room=ROOM)
     left = fill(victim)
     disconnect(victim)
-    # At once: a window that stays closed has the connection reset (docs/states.md).
+    # The peer reads at once: with a window that stays closed the module resets the connection (docs/states.md).
     octets = until_fin(stream)
     flushed(victim, left)
     assert octets >= left.start * SIZE, f"{octets} octets, {left.start} Writes were complete"
 
 
 def three_writes(victim):
-    """These TCP takes whole, which makes them complete."""
+    """Three Writes that TCP takes whole, and that complete therefore."""
     for number in range(3):
         assert victim.ask(f"write {number} 77 0 {SIZE}") == "ok"
     for number in range(3):
@@ -139,7 +139,7 @@ def disconnect_in_an_answer(victim):
     disconnect(victim)
     got = [victim.poll() for _ in range(RECVS)]
     assert ("send", 1, FLUSHED) in [g and g[:3] for g in got], f"completions {got}"
-    # The memory belongs to its owner again, and what comes late breaks nothing.
+    # The memory belongs to its owner again, and octets that arrive late change nothing.
     stream.send_raw(answer[50:])
     assert until_fin(stream) == 0, "data from an end that has posted none"
     assert victim.memory(RW[0], 100) == before, "the answer of a flushed Read is in memory"
@@ -160,7 +160,7 @@ def disconnect_and_a_late_question(victim):
     while state_of(stream) != FIN_WAIT1:
         assert time.monotonic() < end, f"no FIN, state {state_of(stream)}"
         time.sleep(0.01)
-    # A Read Request after that gets no answer, and ends nothing: octets that TCP has still arrive.
+    # A later Read Request gets no answer and does not reset the connection: octets that TCP has still arrive.
     stream.send(rdmap.read_request(1, 1, 0, 100, made.rw, made.at(RW)))
     stream.send(rdmap.send(1, b"late"))
     octets = until_fin(stream)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Sends that find no receive posted: held until one is, or until the time limit, with all that is
-behind them in the stream (RFC 5041 section 7.1: recovery by means of the LLP)."""
+"""Sends that find no receive posted. The module holds a Send, and the octets behind it, until a receive is posted
+or the time limit is over (RFC 5041 section 7.1: recovery by means of the LLP)."""
 
 import contextlib
 import socket
@@ -17,13 +17,13 @@ ETH_P_ALL = 3
 
 @contextlib.contextmanager
 def copied():
-    """A packet socket holds a clone of each segment, so that TCP's queue has a buffer for each."""
+    """Inside the block a packet socket holds a clone of each segment, so that TCP cannot join their buffers."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as sock:
         yield sock
 
 
 def held(victim, link):
-    """Nothing comes of what was sent, for a while."""
+    """The module neither answers nor completes anything for a while."""
     link.stream.silent(0.2)
     assert victim.poll(0) is None, "a completion without a receive"
     assert victim.ask("state") == "RTS", "the QP's state"
@@ -65,7 +65,7 @@ def late_receives_in_buffers_of_their_own(victim):
 
 @case("DDP-65 RDMAP-50b")
 def late_for_several_segments(victim):
-    """The first segment of a message takes the receive; what is behind the message waits with it."""
+    """The first segment of a message takes the receive; the octets behind the message wait, too."""
     link = Link(victim, recvs=0)
     text = bytes(range(200)) * 5
     made = link.made
@@ -85,7 +85,7 @@ def closed_behind_a_held_send(victim):
     link = Link(victim, recvs=0)
     link.stream.send(rdmap.send(1, b"last words"))
     link.stream.sock.shutdown(socket.SHUT_WR)
-    # The owner is told in time, and may still have what was sent.
+    # The owner gets the event in time, and may still post receives for the held Sends.
     victim.expect_event("DISCONNECTED", ms=int(RNR_SECONDS * 500))
     receives(victim, 0, b"last words")
     assert victim.event(0) is None, "a second event"
@@ -114,7 +114,7 @@ def destroyed_with_a_held_send(victim):
 
 @case("DDP-65")
 def sends_with_a_held_send(victim):
-    """The other direction goes on."""
+    """The other direction sends while a Send is held."""
     link = Link(victim, recvs=0)
     link.stream.send(rdmap.send(1, b"held"))
     held(victim, link)
@@ -129,7 +129,7 @@ def sends_with_a_held_send(victim):
 def read_behind_a_held_send(victim):
     link = Link(victim, recvs=0)
     assert victim.ask("read 7 1234 0 100") == "ok"
-    # The first FPDU from here, so that the module may send; it is held.
+    # The peer's first FPDU, a Send, allows the module to send, and is held.
     link.stream.send(rdmap.send(1, b"first"))
     sink, sink_to = link.recv_segment().read()[:2]
     link.stream.send(rdmap.tagged(rdmap.READ_RESPONSE, sink, sink_to, bytes(100)))
@@ -141,7 +141,7 @@ def read_behind_a_held_send(victim):
 
 @contextlib.contextmanager
 def short_window():
-    """TCP's receive buffers stay as short as they begin."""
+    """Inside the block TCP's receive buffers keep their first length."""
     path = "/proc/sys/net/ipv4/tcp_rmem"
     with open(path, encoding="ascii") as file:
         before = file.read()
@@ -161,7 +161,7 @@ def closed_window(victim):
         link = Link(victim, recvs=0)
         sock, text, sent = link.stream.sock, bytes(4000), 0
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32768)
-        # More than all buffers take; made before the hold begins, as a CRC takes long here.
+        # More octets than all buffers take. They are made before the hold begins, since CRCs take long in Python.
         fpdus = [link.stream.fpdu(rdmap.send(number, text)) for number in range(1, 65)]
         rest = b""
         sock.settimeout(0.3)
@@ -175,7 +175,7 @@ def closed_window(victim):
         assert rest and sent > 4, f"{sent} messages, and the window is open"
         for number in range(sent):
             assert victim.ask("recv 0") == "ok"
-            # The last one has not been sent in whole.
+            # The last message has not been sent whole.
             if number == sent - 3:
                 sock.settimeout(5)
                 sock.sendall(rest)

@@ -126,7 +126,7 @@ def more_reads_than_agreed(victim):
     link = Link(victim, ird=2, ord_=2)
     depth = link.reply.word["ird"]
     made = link.made
-    # All at once, in one TCP segment, each with a long answer: one more than IRD must be refused.
+    # All Read Requests in one TCP segment, each with a long answer: one more than IRD must be refused.
     link.stream.send(*(rdmap.read_request(n, 1, 0, 5000, made.rw, made.at(RW)) for n in range(1, 400)))
     segment = link.recv_segment()
     answered = 0
@@ -149,7 +149,7 @@ def writes_are_there_when_the_send_is(victim):
             data = rng.randbytes(rng.randrange(1, min(900, 5001 - offset)))
             want[offset:offset + len(data)] = data
             segments.append(rdmap.write(made.rw, made.at(RW, offset), data, last=rng.randrange(2)))
-        # Everything in pieces that ignore FPDU boundaries (MPA-52).
+        # The peer sends pieces that ignore FPDU boundaries (MPA-52).
         link.stream.pieces = rng.randrange(1, 1500)
         link.stream.send(*segments, rdmap.send(msn, b"now"))
         victim.expect_recv(msn - 1, 3)
@@ -163,12 +163,12 @@ def waiting_in_tcp(stream):
 
 @case("RDMAP-43")
 def read_fails_part_way(victim):
-    # Answers to Reads fill TCP until one stands still in the middle; then the region goes. What is quoted is what is
-    # left of that Read (RFC 5040 4.8). A size for which it stands between two Reads is no use; then another one is.
+    # Read Responses fill TCP until one stops in the middle; then the region is deregistered. The Terminate quotes the
+    # rest of that Read (RFC 5040 4.8). If TCP is full between two Responses, another size is tried.
     for size in (5000, 4999, 4990, 4900):
         link = Link(victim, ird=100, ord_=100, room=4096)
         depth = link.reply.word["ird"]
-        # As many as may be outstanding, for certain: what TCP holds is answered.
+        # Reads whose Responses TCP holds are answered, so the number of outstanding ones is known.
         asked = held = 0
         end = time.monotonic() + 20 * FACTOR
         still = time.monotonic() + 1

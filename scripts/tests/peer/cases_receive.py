@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Segments right and wrong against the module in full operation: what is placed,
-what is delivered, and which Terminate answers what (requirements 2 and 3)."""
+"""Valid and invalid segments to the module in full operation: the octets placed, the
+messages delivered, and the Terminate for each error (requirements 2 and 3)."""
 
 import random
 
@@ -138,7 +138,7 @@ def rdmap_version(victim):
 def opcode(victim):
     for op in (8, 9, 10, 11, 12, 13, 14, 15):
         refused(victim, lambda m: rdmap.untagged(op, 1, bytes(8)), "0/2/06")
-    # Tagged and untagged mixed up, and the right message on the wrong queue.
+    # Tagged messages with untagged opcodes and the reverse, and messages on wrong queues.
     refused(victim, lambda m: rdmap.tagged(rdmap.SEND, m.rw, m.at(RW), b"x"), "0/2/06")
     refused(victim, lambda m: rdmap.untagged(rdmap.WRITE, 1, b"x"), "0/2/06")
     refused(victim, lambda m: rdmap.read_request(1, 1, 0, 8, m.rw, m.at(RW), qn=0), "0/2/06")
@@ -185,7 +185,7 @@ def terminate_received(victim):
             assert got and got[:3] == ("recv", number, 5), f"{got} instead of a flush"
         assert victim.ask("state") == "ERR", "the QP's state"
         victim.close()
-    # Promised headers that are not there (RDMAP-42).
+    # A Terminate that lacks the headers its flags promise (RDMAP-42).
     link = Link(victim, recvs=1)
     link.stream.send(rdmap.terminate(1, 1, 0, flags=7))
     link.stream.expect_close()
@@ -277,7 +277,7 @@ def markers_we_send(victim):
 
 @case("MPA-48 RDMAP-33")
 def error_while_answering(victim):
-    # The answer to a long Read is under way when an error arrives: whole FPDUs, then the Terminate, or a reset.
+    # A long Read Response is being sent when an error arrives: whole FPDUs follow, then the Terminate, or a reset.
     link = Link(victim)
     made = link.made
     link.stream.send(*(rdmap.read_request(n, 1, 0, 5000, made.rw, made.at(RW)) for n in range(1, 9)))

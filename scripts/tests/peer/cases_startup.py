@@ -17,7 +17,7 @@ def refused(victim, octets, what, fin=False):
         if fin:
             stream.sock.shutdown(1)
     except ConnectionError:
-        # Refused before all of it was sent. The event is left to be looked for.
+        # The module has reset before all octets were sent. The event is checked below.
         pass
     try:
         stream.expect_close(REQUEST_SECONDS + 3)
@@ -97,7 +97,7 @@ def wrong_revision(victim):
 def private_data_too_long(victim):
     for length in (513, 4096, 65535):
         refused(victim, mpa.startup(mpa.REQUEST_KEY, rev=1, length=length) + bytes(length), f"PD_Length {length}")
-    # 256 to 512 octets are legal on the wire, but cannot be handed up whole: refused, not cut.
+    # 256 to 512 octets are legal on the wire, but iw_cm cannot take them whole: refused, not cut.
     for length in (256, 512):
         stream = tcp()
         stream.send_raw(mpa.startup(mpa.REQUEST_KEY, rev=1, data=bytes(length)))
@@ -225,14 +225,14 @@ def peer_to_peer(victim):
         for kind in kinds:
             link = Link(victim, a=1, b=b, c=c, d=d)
             word = link.reply.word
-            # All that suit both ends are named, and the initiator picks (RFC 6581 9.2).
+            # The Reply names all RTR frames that suit both ends, and the initiator picks one (RFC 6581 9.2).
             assert [word[flag] for flag in "abcd"] == [1, b, c, d], f"B C D {b}{c}{d}: {word}"
             event = victim.event(200)
             assert event is None, f"{event} before the RTR"
             ready(link, kind)
             victim.expect_event("ESTABLISHED")
             assert victim.poll(100) is None, f"{kind}: the RTR made a completion"
-            # Now the responder may speak first. The RTR has taken no receive.
+            # Now the responder may send first. The RTR has taken no receive.
             assert victim.ask("send 1 10 -") == "ok"
             assert link.recv_segment().op == rdmap.SEND
             assert victim.poll() == ("send", 1, 0, 10)
@@ -246,7 +246,7 @@ def rtr_that_nobody_offers(victim):
     link = Link(victim, a=1)
     word = link.reply.word
     assert word["a"] == 1 and word["b"] + word["c"] + word["d"] > 0, f"no RTR is named: {word}"
-    # An initiator that can send none of them says so.
+    # An initiator that can send none of the RTR frames sends a Terminate.
     link.stream.send(rdmap.terminate(2, 0, 7))
     link.stream.expect_close()
     event = victim.event()
@@ -291,7 +291,7 @@ def rtr_that_never_comes(victim):
 @case("EMC-07 EMC-09")
 def depths_that_are_not_negotiated(victim):
     open_ = 0x3FFF
-    # The answer to an ORD is an IRD, and the other way round (RFC 6581 9.1).
+    # The Reply's IRD answers the Request's ORD, and its ORD the Request's IRD (RFC 6581 9.1).
     for said, wanted in (((open_, open_), (open_, open_)), ((4, open_), (open_, 4)), ((open_, 4), (16, open_))):
         stream = tcp()
         stream.send_raw(request(ird=said[0], ord_=said[1]))

@@ -14,7 +14,7 @@ def write(name, value):
 
 @contextlib.contextmanager
 def no_large_blocks():
-    """Atomic allocations get single pages only, as on a host with fragmented memory."""
+    """Inside the block atomic allocations get single pages only, as on a host with fragmented memory."""
     if not os.path.isdir(DIRECTORY):
         yield
         return

@@ -15,7 +15,7 @@ from rdmap import READ_REQUEST, Segment
 
 ADDRESS = os.environ.get("RSIW_ADDRESS", "10.99.0.1")
 PORT = 7180
-# Module parameters in force, so that cases know what to expect.
+# Module parameters in force, on which the expected values depend.
 CRC = os.environ.get("RSIW_CRC", "1") == "1"
 MARKERS = os.environ.get("RSIW_MARKERS", "0") == "1"
 PEER_TO_PEER = os.environ.get("RSIW_PEER_TO_PEER", "0") == "1"
@@ -24,7 +24,7 @@ FALLBACK = os.environ.get("RSIW_FALLBACK", "1") == "1"
 REQUEST_SECONDS = int(os.environ.get("RSIW_REQUEST_MS", "5000")) / 1000
 RNR_SECONDS = int(os.environ.get("RSIW_RNR_MS", "10000")) / 1000
 REPLY_SECONDS = int(os.environ.get("RSIW_REPLY_MS", "10000")) / 1000
-# Terminate codes about access to memory; the event for these, and that for all others (DDP-65, DDP-85).
+# Terminate codes about access to memory. They have one event, and all other codes another (DDP-65, DDP-85).
 ACCESS = [f"0/1/{code}" for code in ("00", "01", "02", "03", "04", "09", "ff")] + [f"1/1/{code:02}" for code in range(4)]
 VIOLATION, FATAL = "async local access violation work queue error", "async local work queue catastrophic error"
 # Stretches time limits (debug kernel).
@@ -111,7 +111,7 @@ class Made:
 def tcp(port=PORT, room=None):
     sock = socket.socket()
     if room:
-        # It then offers no window of more than about that.
+        # The buffer limits the window.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
     sock.settimeout(5)
     sock.connect((ADDRESS, port))
@@ -133,7 +133,7 @@ def tcp_row(stream):
 
 
 def request(rev=2, ird=16, ord_=16, data=b"", a=0, b=0, c=0, d=0, **more):
-    """A Request frame as a well-behaved initiator sends it."""
+    """A valid Request frame, unless an argument makes it invalid."""
     if rev == 2 and more.get("s", 1):
         more["s"] = 1
         data = mpa.enhanced(ird, ord_, a, b, c, d) + data
@@ -143,9 +143,9 @@ def request(rev=2, ird=16, ord_=16, data=b"", a=0, b=0, c=0, d=0, **more):
 
 
 def check_terminate(segment, error, bad=None):
-    """A Terminate with this code. What it says of the segment that was wrong follows from the code (RFC 5040 section
-    4.8, figure 10): M and D but for local and MPA errors, R for a Read Request that met a protection error. `bad` is
-    that segment: its whole headers, with the Read Request's, and its length are what is quoted."""
+    """Checks a Terminate with this code. Its flags follow from the code (RFC 5040 section 4.8, figure 10): M and D but
+    for local and MPA errors, R for a Read Request that met a protection error. `bad` is the wrong segment. The
+    Terminate quotes its length and its whole headers, a Read Request's too."""
     assert segment.is_terminate(), f"segment {segment.raw[:20].hex()}"
     assert (segment.qn, segment.msn, segment.mo, segment.last) == (2, 1, 0, 1), "the Terminate's own header"
     assert segment.error() == error, f"Terminate {segment.error()}, wanted {error}"
@@ -190,8 +190,8 @@ class Link:
         return Segment(self.stream.recv(seconds))
 
     def expect_terminate(self, error, bad=None, told=False):
-        """Skips Read Responses, then a Terminate with this code, then nothing but the close. `bad` is the segment that
-        it is about. The victim's owner learns of it once; not by an event if a completion has `told` it."""
+        """Skips Read Responses, expects a Terminate with this code, then the close. `bad` is the wrong segment. The
+        victim's owner gets one report: an event, or none if a completion has `told` of the error."""
         segment = self.recv_segment()
         while not segment.is_terminate():
             assert segment.tagged, f"unexpected segment {segment.raw[:20].hex()}"

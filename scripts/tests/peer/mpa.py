@@ -62,7 +62,7 @@ class Startup:
 
 
 class Closed(Exception):
-    """The other side closed or reset; `reset` tells which."""
+    """The other side closed or reset; `reset` distinguishes the two."""
 
     def __init__(self, reset):
         super().__init__("reset" if reset else "closed")
@@ -116,7 +116,7 @@ class Stream:
         raise AssertionError(f"octets instead of a close, first {octet.hex()}")
 
     def silent(self, seconds):
-        """Nothing may come and nothing may close for so long."""
+        """For so many seconds no octet and no close may arrive."""
         try:
             octet = self.recv_exactly(1, seconds)
         except (TimeoutError, socket.timeout):

@@ -64,8 +64,8 @@ class Segment:
         return self.data[2] >> 5
 
     def terminated(self):
-        """Segment length and headers a Terminate carries behind its first word. The length is there with M or D, and
-        valid with M (RFC 5040 section 4.8)."""
+        """Segment length and headers a Terminate carries behind its first word. The length field exists with M or D,
+        and is valid with M (RFC 5040 section 4.8)."""
         flags = self.header_flags()
         rest = self.data[4:]
         length = ddp = rdmap = None

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""The wire peer: speaks MPA, DDP and RDMAP over plain TCP, right and wrong,
-against the module under test, and checks the exact answers. Each case names the
-requirements it checks. Arguments pick cases by name or requirement; none = all."""
+"""The wire peer: sends valid and invalid MPA, DDP and RDMAP over plain TCP to the
+module under test, and checks the exact answers. Each case names the requirements
+that it checks. Arguments pick cases by name or requirement; none = all."""
 
 import os
 import sys
