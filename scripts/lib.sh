@@ -77,7 +77,7 @@ quiet() {
 }
 
 # ticking SECONDS TEXT COMMAND...: prints TEXT every so many seconds until the command ends. The printing
-# process holds neither stdout nor the lock of an entry. It ends with this script, also where a terminal's
+# process holds neither stdout nor the lock of an entry. The process ends with this script, also where a terminal's
 # interrupt does not reach it.
 ticking() {
 	every=$1 text=$2
@@ -98,8 +98,8 @@ ticking() {
 	return "$ticked"
 }
 
-# make_entry DIR COMMAND...: runs COMMAND DIR, unless that was done before. One of several callers
-# works, and the others wait. An interrupted entry is made anew.
+# make_entry DIR COMMAND...: runs COMMAND DIR, unless the entry is ready. One of several callers
+# runs the command, and the others wait. An interrupted entry is made anew.
 make_entry() {
 	entry=$1
 	shift
@@ -128,8 +128,8 @@ compiler_of() {
 	esac
 }
 
-# check_options CONFIG TREE: exits if an option of CONFIG is not in the tree's .config. Renamed, or with new
-# dependencies, it would silently leave out a checker or a candidate.
+# check_options CONFIG TREE: exits if an option of CONFIG is not in the tree's .config. An option that is renamed, or
+# has new dependencies, would silently leave out a checker or a candidate.
 check_options() {
 	lost=$(grep '^CONFIG_' "$1" | while read -r line; do
 		case $line in
@@ -140,7 +140,7 @@ check_options() {
 	[ -z "$lost" ] || die "options of $1 without effect in $2: $(echo "$lost" | tr '\n' ' ')"
 }
 
-# key: a short name for what is on stdin.
+# key: a short hash of stdin.
 key() { sha256sum | cut -c1-12; }
 
 # in_root ROOT COMMAND...: runs a command in the toolbox with the cache, the checkout and the

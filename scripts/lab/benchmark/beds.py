@@ -34,7 +34,7 @@ class Bed:
                 self.make_links(kind)
 
     def prepare(self, candidate):
-        """Loads the module under test with the right parameter, if it is not."""
+        """Loads the module under test with the candidate's parameter, unless it is loaded so."""
         if kind_of(candidate) != "rsiw":
             return
         if os.path.exists(CRC_TABLE):
@@ -50,7 +50,7 @@ class Bed:
             self.crc = crc
 
     def close(self):
-        """Removes everything again."""
+        """Removes links, interfaces and modules."""
         for kind in KINDS:
             if kind != "rsiw" or self.crc is not None:
                 self.drop_links(kind)
@@ -87,8 +87,8 @@ class Loopback(Bed):
 
 
 class Shared(Loopback):
-    """Both ends have one processor together. A loopback works for the receiver where the sender is:
-    otherwise it gives the second one to those candidates whose receiver is a program."""
+    """Both ends have one processor together. On a loopback the softirqs of the receiver run where the sender is:
+    candidates whose receiver is a program would use a second processor otherwise."""
 
     client_cpu = 0
 
@@ -141,8 +141,8 @@ class Cable(Bed):
 
 
 class Apart(Cable):
-    """A cable whose ends have a processor each: what arrives at an end is received where its program
-    is. Otherwise the sender's processor works for the receiver, too, as far as softirqs go."""
+    """A cable whose ends have a processor each: packets are received on the processor of the end's program.
+    Otherwise the sender's processor runs the softirqs of the receiver, too."""
 
     def make_interface(self, kind, number):
         super().make_interface(kind, number)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Measures in the guest. One JSON object a line goes to /out/results.jsonl.
 
-Usage: guest.py REPEATS PATTERN...: what matches one of the patterns PATH/MEASURE/CANDIDATE
-(fnmatch), REPEATS times, the candidates in turn.
+Usage: guest.py REPEATS PATTERN...: the measurements that match one of the patterns
+PATH/MEASURE/CANDIDATE (fnmatch), REPEATS times, the candidates in turn.
 """
 
 import fnmatch
@@ -72,7 +72,7 @@ class Run:
         self.begun = time.monotonic()
 
     def wanted(self, path, name, candidate):
-        """Whether one of the patterns asks for it."""
+        """Whether a pattern matches the measurement."""
         full = f"{path}/{name}/{candidate}"
         return any(fnmatch.fnmatchcase(full, pattern) for pattern in self.patterns)
 
@@ -135,9 +135,9 @@ class Run:
 
 
 def describe_clock():
-    """perftest wants to know the clock of its time stamps, and is off by a factor where it guesses.
+    """Writes the clock rate of the time stamps into the guest's /proc/cpuinfo, where perftest reads it.
 
-    User-mode Linux does not tell; its time stamps are the machine's.
+    User-mode Linux shows no clock rate; its time stamps are the machine's. A guess of perftest is wrong by a factor.
     """
     text, told = read("/proc/cpuinfo"), re.search(r"rsiw\.mhz=(\S+)", read("/proc/cmdline"))
     if "cpu MHz" not in text and told:

@@ -12,16 +12,16 @@ MODPROBE = ["modprobe", *os.environ.get("BENCH_MODPROBE", "").split()]
 FILES = dict(word.split("=", 1) for word in os.environ.get("BENCH_MODULES", "").split())
 # More parameters for the module under test.
 PARAMETERS = os.environ.get("BENCH_PARAMETERS", "").split()
-# Only the benchmark's own kernel has it: 1 sums CRC-32C by table, not by instruction.
+# A parameter of the benchmark's own kernel: 1 sums CRC-32C by table, not by instruction.
 CRC_TABLE = "/sys/module/crc32/parameters/table"
 
 
 class Failed(Exception):
-    """A measurement did not come about; says why."""
+    """A measurement failed, with the reason."""
 
 
 def run(*command, limit=60, check=True):
-    """Runs a program to its end; its output, both streams in one."""
+    """Runs a program to its end; returns its output, both streams in one."""
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=limit, text=True, check=False)
@@ -35,8 +35,8 @@ def run(*command, limit=60, check=True):
 def on(processor):
     """The command prefix of a program that stays on a processor.
 
-    Both ends of a connection have one each, with every candidate. Programs that move about make
-    results that do.
+    Both ends of a connection have one processor each, with every candidate. Results of programs that
+    change their processor vary.
     """
     return ["taskset", "-c", str(processor % processors())]
 
@@ -101,7 +101,7 @@ def unload(module):
 
 
 def make_link(name, kind, netdev, net=()):
-    """Makes an RDMA device, and the device node that this root has no udev for."""
+    """Makes an RDMA device, and its device node, since the root has no udev."""
     run(*net, "rdma", "link", "add", name, "type", kind, "netdev", netdev)
 
     def node():

@@ -59,7 +59,7 @@ def perftest(bed, candidate, tool, *options):
 
 
 def stream(bed, candidate, *more):
-    """iperf3 over TCP: one stream, if nothing else is said."""
+    """iperf3 over TCP: one stream, or as the options `more` say."""
     received = iperf(bed, candidate, SECONDS, *more)
     return {"value": received["bits_per_second"] / 8e6, "unit": "MB/s"}
 
@@ -87,25 +87,24 @@ def bandwidth(bed, candidate, operation, size, *more):
     """MB/s, messages a second."""
     row = perftest(bed, candidate, f"ib_{operation}_bw", "-s", str(size), "-D", SECONDS, "-f", "0",
                    "--report_gbits", *more)
-    # Counted here: perftest's own rates rest on a guess of the time stamps' clock.
+    # The rate is computed here: perftest's own rates rest on a guess of the time stamps' clock.
     octets, seconds = row[0] * row[1], float(SECONDS)
     return {"value": octets / seconds / 1e6, "unit": "MB/s", "messages": row[1] / seconds}
 
 
 def crc_twice(bed, _candidate):
-    """MB/s if nothing is done but to sum each octet twice, for the sender and the receiver."""
+    """MB/s of summing each octet twice, for the sender and the receiver, and nothing else."""
     return {"value": float(run(*on(bed.client_cpu), "/out/crc_twice")), "unit": "MB/s"}
 
 
 def bulk(bed, candidate, operation, size, messages, *spread):
-    """MB/s of a program that sleeps while there is nothing to do; the other end has none at all."""
+    """MB/s of a program that sleeps until completions; the other end has no program."""
     return float(run(*on(bed.client_cpu), "/out/bulk", bed.server(candidate), operation, str(size),
                      str(messages), *map(str, spread)))
 
 
 def asleep(bed, candidate, operation, size, *spread):
-    """As `bandwidth`, without polling: iperf3 does not either. The messages go from and to the same
-    memory, or in turn over `spread` octets of it."""
+    """As `bandwidth`, without polling, as iperf3. The messages use the same memory, or in turn `spread` octets."""
     octets = 50_000_000 if candidate == "siw" else 1_500_000_000
     return {"value": bulk(bed, candidate, operation, size, octets // size, *spread),
             "unit": "MB/s"}
@@ -114,7 +113,7 @@ def asleep(bed, candidate, operation, size, *spread):
 def work(bed, candidate):
     """CPU seconds of the whole machine per GB, programs that sleep while there is nothing to do.
 
-    Two runs of different length, so that what begins and ends programs does not count.
+    The difference of two runs of different length leaves out the start and the end of programs.
     """
     size = 65536
 
@@ -123,7 +122,7 @@ def work(bed, candidate):
         if candidate == "tcp":
             octets = iperf(bed, candidate, str(parts))["bytes"]
         else:
-            # perftest's server polls to the end, whatever it is told.
+            # perftest's server polls to the end, with any option.
             messages = parts * (1000 if candidate == "siw" else 10000)
             bulk(bed, candidate, "read", size, messages)
             octets = size * messages
@@ -163,7 +162,7 @@ def beside_bulk(bed, candidate, measure):
 
 
 def octets_received():
-    """By all interfaces of this namespace, also lo."""
+    """Octets received by all interfaces of this namespace, also lo."""
     lines = read("/proc/net/dev").splitlines()[2:]
     return sum(int(line.split(":")[1].split()[0]) for line in lines)
 
@@ -183,7 +182,7 @@ def echo(bed, candidate, cpu):
 
 
 def latency(bed, candidate, operation, size):
-    """Microseconds, as perftest tells them: a Read's round trip, half of one else."""
+    """perftest's result in microseconds: a Read's round trip, else half of a round trip."""
     for _ in range(3):
         row = perftest(bed, candidate, f"ib_{operation}_lat", "-s", str(size), "-n", "2000")
         # perftest guesses the clock of its time stamps, and now and then finds none.
@@ -193,8 +192,8 @@ def latency(bed, candidate, operation, size):
 
 
 def idle_memory(bed, candidate):
-    """KiB that the machine has less for each idle connection, both ends."""
-    # More in one program than libsiw bears makes its calls fail.
+    """KiB by which free memory falls for each idle connection, both ends."""
+    # With more connections in one program calls of libsiw fail.
     programs, many = 12, 16
     running = []
 
@@ -206,7 +205,7 @@ def idle_memory(bed, candidate):
                 raise Failed(f"churn says: {says}")
         write("/proc/sys/vm/drop_caches", 3)
         free = int(re.search(r"MemAvailable: *(\d+)", read("/proc/meminfo"))[1])
-        # Free pages that the processors keep at hand count as used there.
+        # MemAvailable counts free pages on per-CPU lists as used.
         at_hand = re.findall(r"^ +count: +(\d+)", read("/proc/zoneinfo"), re.M)
         return free + sum(map(int, at_hand)) * os.sysconf("SC_PAGE_SIZE") // 1024
 
@@ -224,7 +223,7 @@ def idle_memory(bed, candidate):
 
 
 def connections(bed, candidate):
-    """Connections a second, each from making to unmaking of both ends, with one Send over it."""
+    """Connections a second: each makes both ends, sends one Send, and destroys both ends."""
     count = 100
     begun = time.monotonic()
     run(*on(bed.client_cpu), "/out/churn", "-n", str(count), bed.server(candidate))

@@ -76,7 +76,7 @@ class Table:
 
 
 def number(value):
-    """Three digits that count."""
+    """A number with three significant digits."""
     if value is None:
         return "-"
     if value >= 100:

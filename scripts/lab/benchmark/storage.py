@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""NFS 4.2 and NVMe over RDMA and over TCP, driven by fio. Disks are memory, or nothing at all."""
+"""NFS 4.2 and NVMe over RDMA and over TCP, driven by fio. Disks are memory, or null_blk without memory."""
 
 import glob
 import json
@@ -33,7 +33,7 @@ class Storage:
 
     @classmethod
     def use(cls, address, over):
-        """The measures over "rdma" or "tcp", each with what carries it out."""
+        """The measures over "rdma" or "tcp", each with its function."""
         if cls.made is None:
             cls.made = cls()
         yield from cls.made.measure(address, over)
@@ -61,7 +61,7 @@ class Nfs(Storage):
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def serve(self):
-        """Starts the server on all devices there are now."""
+        """Starts the server on all present devices."""
         write("/proc/fs/nfsd/nfsv4leasetime", 10)
         write("/proc/fs/nfsd/nfsv4gracetime", 10)
         run("exportfs", "-i", "-o", "rw,no_root_squash,insecure,no_subtree_check,fsid=0",
@@ -71,12 +71,12 @@ class Nfs(Storage):
         run("rpc.nfsd", "--rdma=20049", "--tcp", "-N", "3", "4")
 
     def stop(self):
-        """Ends the server, so that devices can go."""
+        """Ends the server, so that devices can be removed."""
         run("rpc.nfsd", "0")
         wait_for("the NFS server ends", lambda: not listening(2049))
 
     def measure(self, address, over):
-        """All measures of a mount; the file is there before it is read."""
+        """All measures of a mount; the file is written before it is read."""
         port = 20049 if over == "rdma" else 2049
         self.serve()
         try:

@@ -9,12 +9,12 @@
 #   RSIW_KO     path of rsiw.ko; without it modprobe finds the module
 #   SIW_KO      path of siw.ko (the peer of the interoperation tests)
 #   RSIW_TIME_FACTOR stretches the time limits inside tests, and shortens what they repeat (debug kernel)
-#   RSIW_SHARE  what is repeated is repeated so many times less (default 1)
+#   RSIW_SHARE  divides the number of repeats (default 1)
 #   RSIW_TESTBIN programs made of scripts/tests/src (default: build/tests of the checkout)
 #
-# On exit all that these functions have made is undone, in the reverse order, and
-# the modules are unloaded. With a leaked reference a module cannot be unloaded,
-# and the test fails.
+# On exit devices and interfaces of these functions are removed, in the reverse
+# order, and the modules are unloaded. With a leaked reference a module cannot be
+# unloaded, and the test fails.
 set -eu -o pipefail
 
 RSIW_TYPE=${RSIW_TYPE:-rsiw}
@@ -39,7 +39,7 @@ PIDS=()
 DONE_HOOK=:
 
 say() { printf '%s\n' "$*"; }
-# With the time since boot, as the kernel's messages have it.
+# ok: prints a result with the time since boot, the time stamp of the kernel's messages.
 ok() { printf 'ok: %s [%s]\n' "$*" "$(uptime_seconds)"; }
 die() {
 	printf 'FAIL: %s\n' "$*" >&2
@@ -142,7 +142,7 @@ finish() {
 	die "$name: status $status"
 }
 
-# stop PID: ends a spawned program, whatever it does.
+# stop PID: ends a spawned program by SIGKILL.
 stop() {
 	kill -9 "$1" 2>/dev/null || true
 	wait "$1" 2>/dev/null || true
@@ -160,7 +160,7 @@ wait_listening() { wait_for 20 "a listener on TCP port $1" listening "$1" "${2:-
 TRACING=/sys/kernel/tracing
 
 # trace_begin: an empty trace, without names of programs. For their recording the kernel patches its scheduler's
-# code, which an emulated processor may not survive (scripts/lab/splats.sh, stale_breakpoint).
+# code, which may kill an emulated processor (scripts/lab/splats.sh, stale_breakpoint).
 trace_begin() {
 	mountpoint -q "$TRACING" || mount -t tracefs none "$TRACING"
 	echo 0 >"$TRACING/options/record-cmd"
@@ -272,7 +272,7 @@ single_bed() {
 	make_link r0 rd0
 }
 
-# interface_goes, module_goes: take the device of single_bed away under its users, and bring it back.
+# interface_goes, module_goes: remove the device of single_bed under its users, and make it again.
 interface_goes() {
 	ip link del rd0
 	wait_for 20 "the device goes with its interface" not has_link r0
@@ -329,7 +329,7 @@ cleanup() {
 	local status=$? i
 	trap - EXIT
 	set +e
-	# Not for a skipped test (4). A test that was ended from outside (143) has its state shown already.
+	# Not for a skipped test (4). The runner has shown the state of a test that it has ended (143).
 	[[ $status == @(0|4|143) ]] || show_stuck
 	for i in "${PIDS[@]}"; do stop "$i"; done
 	"$DONE_HOOK"

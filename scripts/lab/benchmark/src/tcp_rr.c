@@ -85,7 +85,7 @@ int main(int argc, char **argv)
 		if (peer < 0)
 			fail("accept");
 		setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-		/* The first four octets tell the size of a request. */
+		/* The first four octets are the size of a request. */
 		if (!get(peer, (char *)&size, sizeof(size)) || size > sizeof(buf))
 			fail("size");
 		while (get(peer, buf, size))
