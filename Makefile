@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# For people: "make help". The kernel's own build reads Kbuild, not this file.
+# "make help" lists the targets. The kernel's own build reads Kbuild, not this file.
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 
@@ -11,7 +11,7 @@ KERNEL ?= 7.2
 # 1: the headlines of the benchmark only.
 QUICK ?=
 
-# How long "make soak" begins something new.
+# Hours in which "make soak" begins new items.
 HOURS ?= 8
 
 # Kernels for which "make deb" packages a built module: releases, all or none.
