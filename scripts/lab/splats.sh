@@ -37,7 +37,7 @@ splats() {
 # stale_breakpoint CONSOLE ACCELERATOR: whether a kernel died by a fault of the emulator. The kernel patches its
 # code behind a breakpoint (arch/x86/kernel/alternative.c, smp_text_poke_batch_finish()). QEMU's translator, with
 # a thread for each processor, may keep the breakpoint after its removal. A processor then takes it in the
-# kernel's code, where none is, and panics. A breakpoint in a module's code does not count: it may be rsiw's.
+# kernel's code, where none is, and panics. A breakpoint in a module's code does not count: rsiw may have set it.
 stale_breakpoint() {
 	grep -q tcg "$2" 2>/dev/null || return 1
 	! words=$(splats "$1") || return 1

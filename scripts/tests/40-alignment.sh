@@ -106,7 +106,7 @@ done < <(printf '%s %s\n' $cases)
 cwnd_of "" rv0 "$VETH_NEAR"
 cwnd_of "$IN_PEER" rv1 "$VETH_FAR"
 tc qdisc add dev rv0 root netem delay 5ms limit 20000
-# On the debug kernel even messages of 16 KiB are sent before the next one is there.
+# On the debug kernel even a message of 16 KiB is sent before the next one is posted.
 short=$LEAST
 [ "$FACTOR" -lt 4 ] || short=97
 for kind in write send read; do

@@ -25,7 +25,7 @@ make_peer_link r1 "$RSIW_TYPE"
 # The programs exchange their queue pair numbers over an ordinary TCP connection.
 IN_VRF="ip vrf exec vrf0"
 
-# The path is there.
+# The path works for ICMP.
 run 20 "a packet in the VRF" ping -c 1 -W 5 -I vrf0 "$VETH_FAR"
 
 # plain LABEL SERVER-PREFIX CLIENT-PREFIX ADDRESS: TCP sockets that are bound to the VRF.

@@ -13,7 +13,7 @@ capture_start() {
 	wait_for 20 "tcpdump listens" grep -q 'listening on' "$(log_of tcpdump)"
 }
 
-# capture_stop: what was captured is complete.
+# capture_stop: ends the capture when its file is complete.
 capture_stop() {
 	# All captured packets are written when the size no longer grows.
 	local size=-1

@@ -55,7 +55,7 @@ cable_up() {
 	done
 }
 
-# Exclusive mode: each host has its own devices only. It is set while no other namespace exists.
+# Exclusive mode: each host has its own devices only. The kernel accepts the mode while no other namespace exists.
 hosts_up() {
 	rsiw_load
 	[ "${#NETNS[@]}" = 0 ] || die "a namespace is there already"

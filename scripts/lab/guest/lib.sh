@@ -8,7 +8,7 @@
 #   RSIW_PARAMS module parameters for rsiw.ko, e.g. "crc=0"
 #   RSIW_KO     path of rsiw.ko; without it modprobe finds the module
 #   SIW_KO      path of siw.ko (the peer of the interoperation tests)
-#   RSIW_TIME_FACTOR stretches the time limits inside tests, and shortens what they repeat (debug kernel)
+#   RSIW_TIME_FACTOR stretches the time limits inside tests, and divides the number of repeats (debug kernel)
 #   RSIW_SHARE  divides the number of repeats (default 1)
 #   RSIW_TESTBIN programs made of scripts/tests/src (default: build/tests of the checkout)
 #

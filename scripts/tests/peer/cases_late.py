@@ -50,7 +50,7 @@ def late_receives(victim):
 
 @case("DDP-51 DDP-65 MPA-52")
 def late_receives_in_buffers_of_their_own(victim):
-    """Each FPDU comes in two segments, of which the second ends with it, and TCP cannot join them in its queue."""
+    """Each FPDU comes in two segments; the second ends with the FPDU. TCP cannot join the segments in its queue."""
     with copied():
         link = Link(victim, recvs=0)
         texts = [b"apart %d" % i + bytes(i) for i in range(6)]

@@ -150,7 +150,7 @@ def fpdu_before_the_reply(victim):
     stream.send_raw(request() + stream.fpdu(rdmap.send(1, b"too early")))
     event = victim.event(500)
     if event:
-        # The request may have been announced before the second segment came; it must not be usable.
+        # The event may precede the FPDU. The accepted connection must not be established.
         victim.ask(f"accept 16 16 4 {RECV_SIZE} -")
     try:
         stream.recv_startup(5)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a program may expect of libibverbs and librdmacm over this device. The
- * first checks are the known defects of in-tree siw. Each check runs in a
- * process of its own, and prints what it saw if it fails.
+ * Behaviour of libibverbs and librdmacm over this device that programs rely on.
+ * The first checks are the known defects of in-tree siw. Each check runs in a
+ * process of its own, and prints the observed values if it fails.
  *
  * usage: abi                  lists the checks
  *        abi address check    runs one

@@ -44,7 +44,7 @@ HEADER = 32
 
 
 class Failure(Exception):
-    """The capture does not show what it must."""
+    """The capture fails a condition of the test."""
 
 
 class Disturbed(Failure):

@@ -30,7 +30,7 @@ static struct ibv_mr *near_mr, *far_mr, *near_back, *far_back;
 static double limit = 2.0;
 static const char *what;
 
-/* A case: what each end posts, and whether the end that is told answers with its own disconnect. */
+/* A case: the requests of each end, and whether b answers the disconnect with its own. */
 struct test {
 	const char *name;
 	enum ibv_wr_opcode by_a;

@@ -237,7 +237,7 @@ static void serve(int fd, struct sockaddr_in *silent)
 	exit(!events);
 }
 
-/* Nothing of RDMA is open yet; a process ends with the one that tells it what to do. @number: its own. */
+/* Forks @w, with the process number @number, before any file of RDMA is open. @w ends with its parent. */
 static void start(struct worker *w, struct sockaddr_in *silent, pid_t number)
 {
 	struct timeval limit = { .tv_sec = 30 * factor() };

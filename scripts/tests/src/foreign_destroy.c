@@ -23,7 +23,7 @@
 
 #define ROUNDS 20
 #define LIMIT 5.0		/* seconds for one destroy */
-#define CALLS 500		/* that are seen to be refused before it */
+#define CALLS 500		/* refused calls before a destroy */
 
 /* Memory shared by both processes. */
 struct shared {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A small MPI program that checks what it receives: messages of 1 octet to 4 MiB to the next rank,
+ * A small MPI program that checks received data: messages of 1 octet to 4 MiB to the next rank,
  * many small ones whose receives are posted late, and collective operations. Prints "checked" last.
  */
 #include <mpi.h>

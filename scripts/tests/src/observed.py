@@ -89,7 +89,7 @@ class Trace:
             file.write(text)
 
     def expect(self, event, *texts):
-        """Waits for an event with all these texts; it may have come before."""
+        """Waits for an event with all these texts, which may have come before."""
         end = time.monotonic() + 5
         while TRACING:
             with open(f"{TRACING}/trace", encoding="ascii") as file:
@@ -169,7 +169,7 @@ def messages(victim, link):
     print("ok: messages by kind")
 
 
-# Objects of which an answer does not fit into one message of netlink, 32 KiB at most.
+# So many objects that an answer needs several messages of netlink, each 32 KiB at most.
 MANY_PORT, CONNECTIONS, REGIONS = 7181, 48, 150
 
 

@@ -98,7 +98,7 @@ class Device:
         return self.seen
 
     def fatal(self):
-        """Waits for the event that tells of the end of a queue pair."""
+        """Waits for IBV_EVENT_QP_FATAL."""
         wait_for(10, "IBV_EVENT_QP_FATAL", lambda: e.IBV_EVENT_QP_FATAL in self.events())
         self.seen.clear()
 
@@ -308,7 +308,7 @@ def smaller_first(a, b):
 
 
 def run(cases, seconds):
-    """Runs functions, each of which gets a fresh device, with a time limit for each."""
+    """Runs functions with a fresh device and a time limit for each."""
     def late(*_):
         raise Failure(f"not finished after {seconds * FACTOR} s")
 

@@ -247,7 +247,7 @@ static void stream(struct end *a, struct end *b, const struct shape *s, int star
 	ibv_dereg_mr(to);
 }
 
-/* Two queue pairs connected by rendezvous, the second of which gets the messages. */
+/* Two queue pairs connected by rendezvous; the second one gets the messages. */
 struct two {
 	struct ibv_context *context;
 	struct end a, b;
@@ -530,7 +530,7 @@ static void killed(void)
 	if (kill(child, SIGKILL) || waitpid(child, NULL, 0) != child)
 		fail("kill");
 	wait_for_state(&e, IBV_QPS_ERR, "after the other process was killed");
-	/* The module looks for receives no more. */
+	/* The module no longer looks for receives. */
 	held = counter("rnr_held_us");
 	usleep(200000);
 	if (counter("rnr_held_us") != held)
@@ -593,7 +593,7 @@ static void soon(void)
 		fail("that is late");
 }
 
-/* The sender is destroyed: what was reported as sent arrives. */
+/* The sender is destroyed: messages that were reported as sent arrive. */
 static void left(void)
 {
 	unsigned long holds = counter("rnr_holds");
@@ -674,7 +674,7 @@ static void beside(void)
 		mr[i] = post_sends(&others[i].a, i < FULL ? MAX_SIZE : 64, UNDER_WAY);
 	}
 	wait_for_holds(holds, OTHERS);
-	/* Until looks for receives are rare. */
+	/* After a second looks for receives are rare. */
 	sleep(1);
 	during = median(&t);
 	printf("a message: %.0f us, beside %d that are held %.0f us\n", before, OTHERS, during);

@@ -67,7 +67,7 @@ def works(device):
 
 
 def waiter(device):
-    """A pair of which one end waits: the port is open as long as an end waits."""
+    """A pair with one end that waits: the port is open as long as an end waits."""
     a, b = smaller_first(*pair(device))
     b.to_rtr(a)
     return a, b

@@ -5,13 +5,13 @@ usage: unread.py ADDRESS PORT PEERS OCTETS ROLE SIZE[,SIZE...] NAMESPACE INTERFA
 
 The peers are in the network namespace NAMESPACE, behind INTERFACE.
 
-On each of PEERS connections the program `unread` sends messages of SIZE octets, of which the peers read none.
+On each of PEERS connections the program `unread` sends messages of SIZE octets, which the peers do not read.
 By ROLE:
 
   read    Read Responses that the peers ask for
   write   RDMA Writes
   shared  few and small Read Responses; between two of them another connection receives many
-  queued  RDMA Writes that all arrive and wait in large receive buffers, of which a part is read
+  queued  RDMA Writes that all arrive and wait in large receive buffers; the peers read a part
   left    as many RDMA Writes as TCP takes, none of which arrives; then the program disconnects, and its
           sockets are released
 
@@ -35,12 +35,12 @@ MOST_SLACK = 4 << 20
 MESSAGES = {"read": 160 << 10, "write": 160 << 10, "shared": 20 * 64, "left": 940 << 10, "queued": 3 << 20}
 # Octets that the other connection is sent between two messages, a fragment of TCP's, and those of one of its messages.
 BETWEEN, PIECE = 36 << 10, 4000
-# Small at both ends, so that most of what was sent is not acknowledged.
+# Small at both ends, so that most octets are not acknowledged.
 SMALL_BUFFER = 16 << 10
 RECEIVE_BUFFER = {"queued": 4 << 20}
 # Python has no name for this option (asm-generic/socket.h).
 SO_RCVBUFFORCE = 33
-# Octets that are read of what is queued: a part of a buffer of the sender.
+# Queued octets that a peer reads: a part of a buffer of the sender.
 PART = 30000
 SECONDS = 30 * int(os.environ.get("RSIW_TIME_FACTOR", "1"))
 
@@ -244,7 +244,7 @@ def main():
         gone, more = free - now[0], now[1] - accounted
         if more < sent and role != "shared":
             sys.exit(f"FAIL: {role} of {size}: {sent} octets were sent, but TCP accounts {more} more")
-        # TCP accounts more for short buffers than they have, so what is queued is compared with its octets.
+        # TCP accounts more for short buffers than they have, so the limit for queued ones is their octets.
         beyond = gone - (sent if role == "queued" else more)
         most = peers * int(octets) + SLACK.get(role, MOST_SLACK)
         said = f"{role} of {size} unread on {peers} connections: {gone >> 10} KiB gone, TCP accounts {more >> 10} KiB for {sent >> 10}"

@@ -83,7 +83,7 @@ int kv_expect(const struct kv_wait *w, const char *what);	/* that it succeeded *
 /* Posts the requests from @first on, and waits until @last has succeeded. */
 int kv_post_and_wait(struct kv_end *e, struct ib_send_wr *first, struct ib_send_wr *last, const char *what);
 
-/* Scattered pages with one mapping to look at them, and what they must contain. */
+/* Scattered pages with one kernel mapping, and their expected content. */
 struct kv_buffer {
 	struct page *pages[KV_PAGES];
 	u8 *at;				/* the pages, in order */
