@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counters of a device: what `rdma statistic` shows.
+//! Counters of a device, which `rdma statistic` shows.
 //!
-//! For what does not happen for every segment; atomic, so that any context may count.
+//! The counters are atomic: any context may add. The data path adds once a batch, not once a
+//! segment.
 
 use kernel::{
     prelude::*,
@@ -24,14 +25,14 @@ use crate::sys::errno::{
 /// Defines the counters, their names and their number.
 macro_rules! counters {
     ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
-        /// What is counted.
+        /// A counter of a device.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Counter {
             $($(#[$meta])* $name,)*
         }
 
         impl Counter {
-            /// How many there are.
+            /// The number of counters.
             const COUNT: usize = [$(Self::$name),*].len();
         }
 
@@ -41,15 +42,15 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Connections that this end has asked for and got.
+    /// Connections established by this end's connect request.
     Connects = c"connects",
-    /// Connections that this end has granted.
+    /// Connections established by this end's accept.
     Accepts = c"accepts",
-    /// Attempts that did not become a connection, of either side: the sum of the next nine.
+    /// Failed connection attempts of either side: the sum of the next nine counters.
     Failures = c"connect_failures",
-    /// Of them: the peer's TCP refused, as there is no listener.
+    /// Attempts that failed with `ECONNREFUSED`: the peer has no listener.
     ConnRefused = c"connect_refused",
-    /// The peer's user refused, by the Reply.
+    /// The peer's user refused, by the MPA Reply frame.
     ConnRejected = c"connect_rejected",
     /// The peer did not answer in time.
     ConnTimeouts = c"connect_timeouts",
@@ -57,17 +58,17 @@ counters! {
     ConnUnreachable = c"connect_unreachable",
     /// The peer closed or reset the connection during its set-up.
     ConnResets = c"connect_resets",
-    /// The peer's start-up frame was malformed, or asked for what this end does not do.
+    /// The peer's MPA start-up frame was malformed, or requested an unsupported feature.
     ConnProtocol = c"connect_protocol_errors",
-    /// This end failed: memory, the queue pair, the interface.
+    /// This end failed: for example memory, the queue pair or the interface.
     ConnLocal = c"connect_local_errors",
     /// Requests that this end refused.
     RejectsSent = c"rejects_sent",
-    /// Requests that this end accepted, and that failed then.
+    /// Requests accepted by this end whose connection failed before it was established.
     AcceptFailures = c"accept_failures",
-    /// Streams that ended without fault.
+    /// Streams closed without an error.
     Closes = c"closes",
-    /// Streams that broke.
+    /// Streams aborted after an error.
     Aborts = c"aborts",
     /// Terminate messages sent.
     TerminateTx = c"terminate_tx",
@@ -75,7 +76,7 @@ counters! {
     TerminateRx = c"terminate_rx",
     /// FPDUs with a wrong CRC.
     CrcErrors = c"crc_errors",
-    /// Accesses by a peer that its rights did not cover.
+    /// Streams ended because the access check of a peer's access failed.
     AccessErrors = c"access_errors",
     /// FPDUs received.
     RxFpdus = c"rx_fpdus",
@@ -87,34 +88,34 @@ counters! {
     TxOctets = c"tx_octets",
     /// Send messages received, also those with Invalidate.
     RxSends = c"rx_sends",
-    /// RDMA Write messages received, but those of no octets.
+    /// RDMA Write messages received that carried at least one octet.
     RxWrites = c"rx_writes",
     /// RDMA Read Requests received.
     RxReadRequests = c"rx_read_requests",
-    /// Send work requests carried out.
+    /// Send work requests executed.
     TxSends = c"tx_sends",
-    /// Write work requests carried out.
+    /// RDMA Write work requests executed.
     TxWrites = c"tx_writes",
-    /// Read work requests carried out.
+    /// RDMA Read work requests executed.
     TxReads = c"tx_reads",
-    /// Segments that TCP sent again, of streams that have ended and of those that run.
+    /// Segments that TCP retransmitted, on ended and on open streams.
     TcpRetransmits = c"tcp_retransmits",
-    /// Completions that found no room.
+    /// Completions dropped because the completion queue was full.
     CqOverflows = c"cq_overflows",
-    /// Sends that found no receive posted, and were held.
+    /// Sends held because no receive was posted.
     RnrHolds = c"rnr_holds",
-    /// Microseconds for which they were held.
+    /// Microseconds for which Sends were held.
     RnrHeldUs = c"rnr_held_us",
-    /// Of them those that ended a stream, as no receive was posted in time.
+    /// Held Sends that ended the stream, because no receive was posted in time.
     RnrTimeouts = c"rnr_timeouts",
 }
 
-/// Why an attempt did not become a connection.
+/// The cause of a failed connection attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnFailure {
-    /// The failure that an error of TCP, or of this end, stands for.
+    /// An error of TCP or of this end.
     Error(Error),
-    /// The peer's user refused, by the Reply.
+    /// The peer's user refused, by the MPA Reply frame.
     Rejected,
     /// This end refused.
     RejectSent,
@@ -123,7 +124,7 @@ pub(crate) enum ConnFailure {
 }
 
 impl ConnFailure {
-    /// What is counted for it.
+    /// The counter of the cause.
     fn counter(self) -> Counter {
         match self {
             Self::Error(error) if error == ECONNREFUSED => Counter::ConnRefused,
@@ -145,7 +146,7 @@ impl ConnFailure {
 pub(crate) struct Counters([Atomic<u64>; Counter::COUNT]);
 
 impl Counters {
-    /// All zero.
+    /// Counters that are all zero.
     pub(crate) const fn new() -> Self {
         Self([const { Atomic::new(0) }; Counter::COUNT])
     }
@@ -158,13 +159,13 @@ impl Counters {
         }
     }
 
-    /// Counts an attempt that did not become a connection. Any context.
+    /// Counts a failed connection attempt: in the sum and under its cause. Any context.
     pub(crate) fn connection_failed(&self, failure: ConnFailure) {
         self.add(Counter::Failures, 1);
         self.add(failure.counter(), 1);
     }
 
-    /// The value of counter number `index`.
+    /// The value of counter number `index`; 0 for an unknown number. Any context.
     pub(crate) fn read(&self, index: usize) -> u64 {
         self.0.get(index).map_or(0, |value| value.load(Relaxed))
     }

@@ -3,9 +3,9 @@
 //! Completion queues: one ring layout for processes and kernel users, notification, overflow.
 //!
 //! The owner arms a queue by a store to the control word behind the ring (siw-abi.h). The driver
-//! stores the entry, then looks at that word, and disarms the queue when it calls. Both sides have
-//! a full barrier between store and look. Entries that do not fit are dropped, and the queue's
-//! owner gets one `CQ_ERR`.
+//! stores the entry, then loads that word. The driver disarms the queue when it calls the handler.
+//! Both sides have a full barrier between store and load. Entries that do not fit are dropped, and
+//! the queue's owner gets one `IB_EVENT_CQ_ERR`.
 
 mod completion;
 mod entries;
@@ -64,18 +64,18 @@ use crate::{
 /// A completion queue.
 #[pin_data]
 pub(crate) struct Cq {
-    /// Counts it in the device.
+    /// Counts the queue in the device.
     object_slot: ObjectSlot,
     /// The number by which the process names the queue.
     number: u32,
     /// The entries.
     #[pin]
     entries: Entries,
-    /// An entry was dropped once.
+    /// An entry was dropped; the overflow is reported once.
     overflown: Atomic<bool>,
-    /// The queue as `ib_core` knows it, until it is destroyed.
+    /// The `ib_cq` of the queue, until the queue is destroyed.
     core: Arc<CoreRef<CoreCq>>,
-    /// Calls handlers that may post, away from where completions are made.
+    /// Calls handlers that may post. The context that adds a completion does not call them.
     #[pin]
     call: Work<Cq, { Cq::CALL }>,
     /// Reports the overflow.
@@ -110,7 +110,9 @@ impl Cq {
     /// The work item that reports an overflow.
     const REPORT: u64 = 1;
 
-    /// A queue of at least `entries` entries. Process context; sleeps.
+    /// Makes a queue of at least `entries` entries, rounded up to a power of two.
+    ///
+    /// Process context; sleeps.
     pub(crate) fn new(
         object_slot: ObjectSlot,
         number: u32,
@@ -143,10 +145,10 @@ impl Cq {
         self.entries.ring()
     }
 
-    /// Adds the end of a work request of queue pair `qpn`. Any context with interrupts on.
+    /// Adds a completion of queue pair `qpn`. Any context with interrupts on.
     ///
-    /// Gives `false` when there was no room: the completion is lost, and the owner of the queue is
-    /// told. The queue pair can not go on.
+    /// Returns `false` when the queue is full. The completion is lost then, the overflow is
+    /// reported to the owner of the queue, and the queue pair must go to the error state.
     pub(crate) fn complete(self: &Arc<Self>, qpn: Qpn, c: &Completion) -> bool {
         let pushed = self.entries.push(qpn.get(), c);
         match pushed {
@@ -158,7 +160,7 @@ impl Cq {
     }
 
     /// As [`complete`](Self::complete) for a kernel user, but a full queue does not lose the
-    /// completion. Unless it is `urgent`, half of the room is left to completions that cannot wait.
+    /// completion. A completion that is not `urgent` uses at most half of the entries.
     pub(crate) fn try_complete(self: &Arc<Self>, qpn: Qpn, c: &Completion, urgent: bool) -> bool {
         if !urgent && self.entries.is_half_full() {
             return false;
@@ -170,10 +172,10 @@ impl Cq {
         pushed != Pushed::Full
     }
 
-    /// Calls the owner's handler, or has it called.
+    /// Calls the owner's handler, or queues the work item that calls it.
     ///
-    /// Handlers of `ib_core` itself only schedule; those of others may post, and are therefore
-    /// called from a work item that holds no lock (docs/locking.md).
+    /// Handlers of `ib_core` itself only schedule. Other handlers may post, so a work item that
+    /// holds no lock calls them (docs/locking.md).
     fn fire(self: &Arc<Self>) {
         let inline = self.core.with(|core| {
             let inline = core.handler_only_schedules();
@@ -198,15 +200,13 @@ impl Cq {
         }
     }
 
-    /// Gives completions to a kernel user. Any context.
+    /// Moves completions into `room` for a kernel user. Any context.
     ///
-    /// Those of queue pairs that are destroyed are passed over: their user could not tell whose
-    /// they are.
-    ///
-    /// `find` looks up the queue pair of a number.
+    /// `find` looks up the queue pair of a number. Completions of destroyed queue pairs are
+    /// skipped: a kernel user finds the queue pair by its pointer, which no longer exists.
     pub(crate) fn poll(&self, room: &mut WcRoom<'_>, find: impl Fn(u32) -> Option<QpPtr>) {
         let mut last: Option<(u32, QpPtr)> = None;
-        // Every turn empties an entry; queue pairs that are destroyed add none.
+        // The loop ends: each iteration takes an entry, and destroyed queue pairs add none.
         while !room.is_full() {
             let Some(entry) = self.entries.take() else {
                 break;
@@ -229,12 +229,12 @@ impl Cq {
         }
     }
 
-    /// Arms the queue for a kernel user; gives whether there are completions already. Any context.
+    /// Arms the queue for a kernel user; returns whether the queue has completions. Any context.
     pub(crate) fn arm(&self, arm: Arm) -> bool {
         self.entries.arm(arm)
     }
 
-    /// Waits for the handlers to be done; none is called afterwards. Process context; sleeps.
+    /// Waits for running handlers; no handler is called afterwards. Process context; sleeps.
     pub(crate) fn retire(&self) {
         self.core.retire();
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A device: one interface, one port, and all that belongs to it.
+//! The verbs device: one network interface, one port, the GID table, regions, counters and limits.
 
 use kernel::{
     new_mutex,
@@ -41,10 +41,10 @@ use crate::{
     }, //
 };
 
-/// Addresses of an interface that are looked at.
+/// The number of addresses of an interface that the driver reads at most.
 const ADDRESSES: usize = 2 * limits::GID_TABLE as usize;
 
-/// Objects of which a device has a limited number.
+/// The kind of an object whose number a device limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectKind {
     /// Protection domains.
@@ -60,10 +60,10 @@ pub(crate) enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// How many kinds there are.
+    /// The number of kinds.
     const KINDS: usize = 5;
 
-    /// How many of them a device has at most.
+    /// The largest number of objects of this kind in a device.
     const fn limit(self) -> u32 {
         match self {
             Self::Pd => limits::MAX_PD,
@@ -75,16 +75,14 @@ impl ObjectKind {
     }
 }
 
-/// The share of an object in its device's limits: counted, and it keeps the device.
+/// One counted object of a device's limits. Holds a reference to the device.
 pub(crate) struct ObjectSlot {
-    /// The device.
     device: Arc<Device>,
-    /// What the object is.
     object: ObjectKind,
 }
 
 impl ObjectSlot {
-    /// Counts an object; `ENOMEM` when there are too many.
+    /// Counts an object; `ENOMEM` when the device has reached the limit. Any context.
     pub(crate) fn take(device: &Arc<Device>, object: ObjectKind) -> Result<Self> {
         let count = device.count(object);
         if count.fetch_add(1, Relaxed) >= object.limit() {
@@ -109,48 +107,46 @@ impl Drop for ObjectSlot {
     }
 }
 
-/// A device.
+/// A verbs device.
 #[pin_data]
 pub(crate) struct Device {
-    /// The device as `ib_core` knows it.
+    /// The `ib_device`.
     core: DeviceRef,
-    /// The GUID of the device.
+    /// The node GUID.
     guid: [u8; 8],
-    /// The core has let go of it.
+    /// `ib_core` has deallocated the device.
     removed: Atomic<bool>,
-    /// A number of its interface, for comparison.
+    /// The identity of its interface, only for comparison.
     netdev: usize,
     /// The index of its interface.
     ifindex: u32,
-    /// A number of the network namespace of its interface, for comparison.
+    /// The identity of the network namespace of its interface, only for comparison.
     net: usize,
     /// The GIDs of the port.
     #[pin]
     gids: SpinLockBh<GidTable>,
-    /// Room for the addresses of its interface. One context at a time looks at them.
+    /// A buffer for the addresses of its interface. The mutex serializes their reading.
     #[pin]
     addresses: Mutex<KVec<gid::Gid>>,
-    /// Registered memory.
+    /// The memory regions.
     #[pin]
     regions: RegionTable,
-    /// Counters.
     counters: Counters,
-    /// The next number of a domain or completion queue.
+    /// The next number of a protection domain or completion queue.
     numbers: Atomic<u64>,
-    /// Objects of each kind.
+    /// The number of objects of each kind.
     objects: [Atomic<u32>; ObjectKind::KINDS],
-    /// The users of the device are being asked to leave.
+    /// The device is being removed: its users are asked to release their objects.
     going: Atomic<bool>,
     /// Megabits per second of its interface; 0: not known.
     speed: Atomic<u32>,
-    /// The speed may have changed.
+    /// The link speed may have changed.
     speed_due: Atomic<bool>,
-    /// The settings of the device.
     settings: Settings,
 }
 
 impl Device {
-    /// A device for an interface, to be registered. Process context; sleeps.
+    /// Makes a device for an interface, not yet registered. Process context; sleeps.
     pub(crate) fn new(
         core: DeviceRef,
         netdev: &Netdev<'_>,
@@ -158,7 +154,7 @@ impl Device {
         guid: [u8; 8],
     ) -> Result<Arc<Self>> {
         let mut gids = GidTable::new(id);
-        // Not on the stack, as it is a kilobyte.
+        // The buffer has a kilobyte, too much for the stack.
         let mut room = KVec::from_elem(gid::NONE, ADDRESSES, GFP_KERNEL)?;
         let _ = gids.update(Self::addresses(netdev, &mut room));
         let (ifindex, net, netdev) = (netdev.ifindex(), netdev.net_id(), netdev.id());
@@ -185,17 +181,17 @@ impl Device {
         )
     }
 
-    /// The device as `ib_core` knows it.
+    /// The `ib_device`.
     pub(crate) fn core(&self) -> &DeviceRef {
         &self.core
     }
 
-    /// Whether the GUID is taken, by this device.
+    /// Whether this device has the GUID and has not been removed.
     pub(crate) fn has_guid(&self, guid: [u8; 8]) -> bool {
         self.guid == guid && !self.removed.load(Acquire)
     }
 
-    /// Whether its interface is the one of that number.
+    /// Whether its interface has the identity `netdev`.
     pub(crate) fn is_on(&self, netdev: usize) -> bool {
         self.netdev == netdev
     }
@@ -210,51 +206,51 @@ impl Device {
         self.core.with_netdev(|netdev| netdev.l3mdev()).unwrap_or(0)
     }
 
-    /// The network namespace of its interface, in which its sockets live; `None` when either is
-    /// on its way out. For one use: holding it keeps the namespace. Process context.
+    /// The network namespace of its interface, in which its sockets live; `None` when interface or
+    /// namespace is being removed. The reference keeps the namespace: drop it soon. Process
+    /// context.
     pub(crate) fn netns(&self) -> Option<NetNs> {
-        // An interface that moves is in the other one before the device is gone.
+        // An interface that moves is in the other namespace before its device is removed.
         self.core.netns().filter(|netns| netns.id() == self.net)
     }
 
-    /// A number of the network namespace of its interface, for comparison.
+    /// The identity of the network namespace of its interface, only for comparison.
     pub(crate) fn net_id(&self) -> usize {
         self.net
     }
 
-    /// Whether its interface is in the network namespace of that number.
+    /// Whether the network namespace of its interface has the identity `net`.
     pub(crate) fn is_in(&self, net: usize) -> bool {
         self.net == net
     }
 
-    /// Whether the core gives the device to the network namespace of its interface.
+    /// Whether `ib_core` makes the device accessible in the network namespace of its interface.
     pub(crate) fn shares_netns(&self) -> bool {
         self.core.is_accessible_in(self.net)
     }
 
-    /// Registered memory.
+    /// The memory regions.
     #[inline]
     pub(crate) fn regions(&self) -> &RegionTable {
         &self.regions
     }
 
-    /// Counters.
     #[inline]
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Whether its users are being sent away, so that nothing new is to be begun.
+    /// Whether the device is being removed; no new connection may start then. Any context.
     pub(crate) fn going(&self) -> bool {
         self.going.load(Acquire)
     }
 
-    /// From now on the users of the device are asked to leave. Any context.
+    /// Marks the device as being removed. Any context.
     pub(crate) fn set_going(&self) {
         self.going.store(true, Release);
     }
 
-    /// The core lets go of it.
+    /// Marks the device as deallocated by `ib_core`. Any context.
     pub(crate) fn set_removed(&self) {
         self.removed.store(true, Release);
     }
@@ -264,18 +260,18 @@ impl Device {
         self.gids.lock().get(index)
     }
 
-    /// The IP addresses of an interface, in `room`.
+    /// Reads the IP addresses of an interface into `room`, as many as fit. Process context.
     fn addresses<'a>(netdev: &Netdev<'_>, room: &'a mut [gid::Gid]) -> &'a [gid::Gid] {
         let n = netdev.gids(room);
         room.get(..n).unwrap_or(&[])
     }
 
-    /// What `gid` is to the device. Process or softirq context.
+    /// The standing of `gid` with the device. Process or softirq context.
     pub(crate) fn gid_standing(&self, gid: &gid::Gid) -> gid::Standing {
         self.gids.lock().standing(gid)
     }
 
-    /// The hardware address of its interface, maybe another one.
+    /// Takes over the hardware address of its interface, changed or not. Process context.
     pub(crate) fn set_address(&self, address: [u8; 6]) {
         let changed = self.gids.lock().set_id(gid::eui64(address));
         self.refresh_addresses();
@@ -284,7 +280,7 @@ impl Device {
         }
     }
 
-    /// Maybe its interface has got another hardware address, or other IP addresses. Under the RTNL.
+    /// Rereads the hardware address and the IP addresses of its interface. Under the RTNL.
     pub(crate) fn look_again(&self) {
         match self.core.with_netdev(|netdev| netdev.address()).flatten() {
             Some(address) => self.set_address(address),
@@ -292,7 +288,7 @@ impl Device {
         }
     }
 
-    /// Maybe its interface has got other IP addresses. Process context; allocates nothing.
+    /// Rereads the IP addresses of its interface. Process context; allocates nothing.
     pub(crate) fn refresh_addresses(&self) {
         let changed = {
             let mut room = self.addresses.lock();
@@ -306,7 +302,6 @@ impl Device {
         }
     }
 
-    /// The settings of the device.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -316,32 +311,33 @@ impl Device {
         self.speed.load(Relaxed)
     }
 
-    /// The speed is to be [refreshed](Self::refresh_speed). Any context.
+    /// Requests a [`refresh_speed`](Self::refresh_speed). Any context.
     pub(crate) fn set_speed_due(&self) {
         self.speed_due.store(true, Relaxed);
     }
 
-    /// Whether that was so; it is not any more. Any context.
+    /// Takes the request of [`set_speed_due`](Self::set_speed_due); returns whether there was one.
+    /// Any context.
     pub(crate) fn take_speed_due(&self) -> bool {
         self.speed_due.load(Relaxed) && self.speed_due.xchg(false, Relaxed)
     }
 
-    /// Maybe the speed of its interface has changed. Process context without the RTNL; sleeps.
+    /// Rereads the speed of its interface. Process context without the RTNL; sleeps.
     pub(crate) fn refresh_speed(&self) {
         if let Some(speed) = self.core.with_netdev(|netdev| netdev.speed()) {
             self.speed.store(speed, Relaxed);
         }
     }
 
-    /// The next number of a domain or completion queue. None is ever given out again: domains are
-    /// told from each other by it.
+    /// The next number of a protection domain or completion queue. Numbers are unique for the life
+    /// of the device, since protection domains are compared by their number.
     pub(crate) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Relaxed)
     }
 
-    /// How many objects of that kind there are.
+    /// The number of objects of a kind.
     fn count(&self, object: ObjectKind) -> &Atomic<u32> {
-        // All kinds are below the length of the array.
+        // A pattern instead of an index: the compiler checks that each kind has a counter.
         let [pd, cq, qp, srq, mr] = &self.objects;
         match object {
             ObjectKind::Pd => pd,

@@ -2,10 +2,10 @@
 
 //! The GID table of the port.
 //!
-//! iWARP has no use for GIDs, but tools and `rdma_cm` want a table. Entry 0 is the link-local IPv6
-//! address that the hardware address of the interface makes. It is always there and not zero, since
-//! `rdma_cm` uses no other entry. The others are the IP addresses of the interface, IPv4 as
-//! `::ffff:a.b.c.d`. An address keeps its entry as long as it is there.
+//! iWARP does not use GIDs, but tools and `rdma_cm` need a table. Entry 0 is the link-local IPv6
+//! address formed from the hardware address of the interface. Entry 0 always exists and is never
+//! zero, since `rdma_cm` uses no other entry. The other entries are the IP addresses of the
+//! interface, IPv4 as `::ffff:a.b.c.d`. An address keeps its entry while the interface has it.
 
 use core::net::{
     IpAddr,
@@ -19,10 +19,10 @@ use crate::verbs::limits;
 /// A GID.
 pub(crate) type Gid = [u8; 16];
 
-/// Of an empty entry.
+/// The GID of an empty entry.
 pub(crate) const NONE: Gid = [0; 16];
 
-/// Entries.
+/// The number of entries.
 const LEN: usize = limits::GID_TABLE as usize;
 
 /// The modified EUI-64 of a 48-bit address (RFC 4291 appendix A).
@@ -37,35 +37,33 @@ fn link_local(id: [u8; 8]) -> Gid {
     [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, d, e, f, g, h]
 }
 
-/// The IP address that a GID stands for; `None` if no single host can have it.
+/// The IP address of a GID; `None` for the unspecified, multicast and broadcast addresses.
 pub(crate) fn ip_of(gid: &Gid) -> Option<IpAddr> {
     let ip = Ipv6Addr::from(*gid).to_canonical();
     let broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
     (!ip.is_unspecified() && !ip.is_multicast() && !broadcast).then_some(ip)
 }
 
-/// What a GID is to a device.
+/// The relation of a GID to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// An address of its interface.
+    /// An address of the device's interface.
     Address,
-    /// In the table, but no packet can be sent to it: the first entry, if the interface does not
-    /// have that link-local address.
+    /// Entry 0, while the interface does not have that link-local address: no packet can reach it.
     NameOnly,
-    /// Not the device's.
+    /// A GID that is not in the table.
     Foreign,
 }
 
-/// The table.
+/// The GID table of a port.
 pub(crate) struct GidTable {
-    /// The entries.
     entries: [Gid; LEN],
-    /// The first entry is an address of the interface.
+    /// Entry 0 is an address of the interface.
     first_is_address: bool,
 }
 
 impl GidTable {
-    /// The table of an interface without addresses.
+    /// The table of an interface without IP addresses; `id` is the interface identifier.
     pub(crate) fn new(id: [u8; 8]) -> Self {
         let mut entries = [NONE; LEN];
         let [first, ..] = &mut entries;
@@ -76,12 +74,12 @@ impl GidTable {
         }
     }
 
-    /// The entry at `index`; all zero for an empty one.
+    /// The entry at `index`; all zero for an empty entry, or an index beyond the table.
     pub(crate) fn get(&self, index: u32) -> Gid {
         self.entries.get(index as usize).copied().unwrap_or(NONE)
     }
 
-    /// What `gid` is to the device.
+    /// The standing of `gid` with the device.
     pub(crate) fn standing(&self, gid: &Gid) -> Standing {
         let [first, others @ ..] = &self.entries;
         if *gid == NONE {
@@ -95,8 +93,8 @@ impl GidTable {
         }
     }
 
-    /// Changes the interface identifier; gives whether it was another one. The addresses are to be
-    /// [updated](Self::update) then.
+    /// Changes the interface identifier; returns whether it differs from the old one. The caller
+    /// then calls [`update`](Self::update).
     pub(crate) fn set_id(&mut self, id: [u8; 8]) -> bool {
         let [first, ..] = &mut self.entries;
         let before = core::mem::replace(first, link_local(id));
@@ -107,9 +105,9 @@ impl GidTable {
         true
     }
 
-    /// Takes over the addresses of the interface; gives whether that changed anything.
+    /// Takes over the addresses of the interface; returns whether an entry has changed.
     ///
-    /// Those for which there is no place are left out.
+    /// Addresses beyond the size of the table are left out.
     pub(crate) fn update(&mut self, addresses: &[Gid]) -> bool {
         let [first, others @ ..] = &mut self.entries;
         self.first_is_address = addresses.contains(first);
@@ -137,7 +135,7 @@ impl GidTable {
 mod tests {
     use super::*;
 
-    /// Some address.
+    /// The GID of the IPv4 address 0.0.0.`n`.
     fn address(n: u8) -> Gid {
         let mut gid = NONE;
         let [.., ff0, ff1, _, _, _, last] = &mut gid;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Names of objects, as types that can not be mixed up.
+//! Identifiers of objects, each a type of its own.
 //!
-//! Numbers which the user or the peer sees; requirements.md DDP-81: neither can choose them.
+//! The user or the peer sees these numbers, and can not choose them (requirements.md DDP-81).
 
 pub(crate) use iwarp_wire::Stag;
 
@@ -11,12 +11,12 @@ pub(crate) use iwarp_wire::Stag;
 pub(crate) struct Qpn(u32);
 
 impl Qpn {
-    /// The smallest number; 0 and 1 mean special queue pairs in InfiniBand.
+    /// The smallest number; 0 and 1 are the special queue pairs of InfiniBand.
     pub(crate) const MIN: u32 = 2;
     /// The largest number that the protocols and tools around verbs can carry.
     pub(crate) const MAX: u32 = 0x00ff_ffff;
 
-    /// Wraps a number that the table of queue pairs has given out.
+    /// Wraps a number that the table of queue pairs has allocated.
     pub(crate) const fn new(number: u32) -> Self {
         Self(number)
     }
@@ -27,39 +27,39 @@ impl Qpn {
     }
 }
 
-/// A protection domain, told from every other one that its device ever had.
+/// The number of a protection domain, unique for the life of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PdId(u64);
 
 impl PdId {
-    /// Wraps a number that the device has given out.
+    /// Wraps a number that the device has allocated.
     pub(crate) const fn new(number: u64) -> Self {
         Self(number)
     }
 }
 
-/// A DDP stream of a queue pair, told from every other one that its device ever had (RFC 5041
+/// The number of a queue pair's DDP stream, unique for the life of its device (RFC 5041
 /// section 8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamId(u64);
 
 impl StreamId {
-    /// Wraps a number that the device has given out.
+    /// Wraps a number that the device has allocated.
     pub(crate) const fn new(number: u64) -> Self {
         Self(number)
     }
 }
 
-/// What a stream is to memory: an STag serves it by its protection domain, or by itself.
+/// The identity of a stream in access checks: an STag is valid for a protection domain or for one
+/// stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Association {
     /// The protection domain of its queue pair.
     pub(crate) pd: PdId,
-    /// The stream.
     pub(crate) stream: StreamId,
 }
 
-/// An STag of its two parts.
+/// The STag of a 24-bit index and an 8-bit key.
 pub(crate) const fn stag(index: u32, key: u8) -> Stag {
     Stag::new((index << 8) | key as u32)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device can do, as `query_device` tells it.
+//! The limits of a device, which `query_device` reports.
 //!
-//! Not less than the in-tree soft-iWARP offers, since scripts and users are sized for that.
+//! No limit is below that of the in-tree soft-iWARP: scripts and users rely on those.
 
 /// Queue pairs of a device.
 pub(crate) const MAX_QP: u32 = 102_400;
@@ -20,13 +20,13 @@ pub(crate) const MAX_PD: u32 = 102_400;
 pub(crate) const MAX_SRQ: u32 = 102_400;
 /// Work requests in a shared receive queue.
 pub(crate) const MAX_SRQ_WR: u32 = 327_680;
-/// Reads outstanding in either direction (IRD, ORD).
+/// Outstanding RDMA Reads in either direction (IRD, ORD).
 pub(crate) const MAX_RD_ATOM: u16 = 128;
 /// Pieces of a fast-registration region.
 pub(crate) const MAX_FAST_REG: u32 = 512;
-/// Scatter-gather elements of a Read that goes out as one; several are split.
+/// Scatter-gather elements of one RDMA Read Request; a Read with more elements is split.
 ///
-/// Kernel users take a larger value for a promise that a Read needs no registration.
+/// Kernel users take a larger value as a promise that the sink of a Read needs no registration.
 pub(crate) const MAX_SGE_RD: u32 = 1;
 /// Entries of the GID table of a port; constant while the device lives.
 pub(crate) const GID_TABLE: u32 = 32;

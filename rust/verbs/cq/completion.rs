@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the end of a work request says, for kernel users and processes alike.
+//! Completions: opcode, status and fields that kernel users and processes get alike.
 
 use crate::{
     sys::rdma::wr::{
@@ -13,14 +13,14 @@ use crate::{
     }, //
 };
 
-/// What has ended.
+/// The operation of a completed work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WcOpcode {
-    /// A Send, also one with invalidation.
+    /// A Send, with or without Invalidate.
     Send,
     /// An RDMA Write.
     Write,
-    /// An RDMA Read, also one with invalidation.
+    /// An RDMA Read, with or without Local Invalidate.
     Read,
     /// A local invalidation.
     LocalInv,
@@ -56,33 +56,34 @@ impl WcOpcode {
     }
 }
 
-/// How it ended; the values are those of `enum siw_wc_status`, but for the last one.
+/// The completion status. The values are those of `enum siw_wc_status`, except the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum WcStatus {
-    /// Well.
+    /// Success.
     Success = 0,
     /// A local buffer was too short, or a request too long.
     LocLen = 1,
-    /// A local key did not give the memory.
+    /// A local key named no valid memory for the range.
     LocProt = 2,
-    /// The queue pair can not do that.
+    /// The queue pair does not support the operation.
     LocQpOp = 3,
-    /// Never executed, or not known to be: the queue pair is in error.
+    /// Flushed because the queue pair is in error. The work request may or may not have been
+    /// executed.
     WrFlush = 4,
-    /// The peer's answer made no sense.
+    /// The peer's response was invalid.
     #[expect(dead_code, reason = "such an answer breaks the stream, which flushes")]
     BadResp = 5,
-    /// A local region did not give the right.
+    /// The access rights of a local region did not cover the access.
     LocAccess = 6,
     /// The peer refused the access.
     RemAccess = 7,
     /// The peer refused the request.
     RemInvReq = 8,
-    /// Anything else.
+    /// Any other error.
     General = 9,
-    /// The peer had no receive for a Send in time. `enum siw_wc_status` does not know it: a process is
-    /// told [`General`](Self::General).
+    /// The peer posted no receive for a Send in time. `enum siw_wc_status` has no such value: a
+    /// process gets [`General`](Self::General).
     RnrRetryExceeded = 10,
 }
 
@@ -113,19 +114,17 @@ impl WcStatus {
     }
 }
 
-/// The end of a work request.
+/// The completion of a work request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Completion {
-    /// The owner's name of the work request.
+    /// The owner's identifier of the work request (`wr_id`).
     pub(crate) id: u64,
-    /// What it was.
     pub(crate) opcode: WcOpcode,
-    /// How it ended.
     pub(crate) status: WcStatus,
-    /// Octets received or read; for other work requests what they carried.
+    /// Octets received or read; for other work requests the octets of the payload.
     pub(crate) bytes: u32,
-    /// The STag which the message has invalidated here.
+    /// The local STag that the message has invalidated.
     pub(crate) invalidated: Option<Stag>,
-    /// The peer asked for a solicited event.
+    /// The peer requested a solicited event.
     pub(crate) solicited: bool,
 }

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The ring of a completion queue, both ends of it.
+//! The ring of a completion queue: producer and consumer.
 //!
-//! The owner, process or kernel user, is at one end; completions are made at the other. An entry is
-//! stored first, then the control word is looked at, with a full barrier between. So an owner that
-//! arms, and then looks for entries once more, misses none.
+//! The driver is the producer; the owner, a process or a kernel user, is the consumer. The producer
+//! stores an entry first, then loads the control word, with a full barrier between. An owner that
+//! arms the queue, and then polls once more, therefore misses no entry.
 //!
-//! Completions are made under a lock. A process clears the flag of an entry that it has read. A
-//! kernel user takes entries out, and arms, without a lock, in any context. An entry belongs to the
-//! context that moves the index over it, and has been read by then. So nothing is given back, and a
-//! reader that is interrupted in between keeps no room from others. Entries carry the index that
-//! they were put in at, which tells a taken entry from the one a round later.
+//! The producer holds a lock. A process clears the flag of an entry that it has read. A kernel user
+//! polls and arms without a lock, in any context:
+//!
+//! ```text
+//! poll():
+//!     at = get; entry = slot[at]
+//!     if entry.index != at: empty, unless get has changed
+//!     cmpxchg(get, at, at + 1): success returns entry, failure starts again
+//! ```
+//!
+//! The entry is read before the index moves, so an interrupted reader blocks no slot. Each entry
+//! carries its free-running index, which distinguishes it from the entry one lap later.
 
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
@@ -59,41 +66,39 @@ use crate::{
     }, //
 };
 
-/// What is asked of the control word (`enum siw_notify_flags`).
+/// Values of the control word (`enum siw_notify_flags`).
 mod notify {
-    /// Nothing.
+/// Not armed.
     pub(super) const NOT: u32 = 0;
-    /// A solicited completion, or an unsuccessful one.
+    /// Armed for a solicited completion, or an unsuccessful one.
     pub(super) const SOLICITED: u32 = 1;
-    /// Any completion.
+    /// Armed for any completion.
     pub(super) const NEXT_COMPLETION: u32 = 2;
 }
 
-/// What came of adding an entry.
+/// The result of adding an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pushed {
     /// The ring is full.
     Full,
     /// The entry is in the ring; the owner has not armed the queue.
     Quiet,
-    /// The entry is in the ring, and the owner's handler is due.
+    /// The entry is in the ring, and the caller must call the owner's handler.
     Fire,
 }
 
-/// An entry as a kernel user gets it.
+/// A decoded entry for a kernel user.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
-    /// The owner's name of the work request.
+    /// The owner's identifier of the work request (`wr_id`).
     pub(super) id: u64,
-    /// How it ended.
     pub(super) status: IbWcStatus,
-    /// What it was.
     pub(super) opcode: IbWcOpcode,
-    /// Octets.
+    /// Octets received or read.
     pub(super) bytes: u32,
     /// The number of the queue pair.
     pub(super) qpn: u32,
-    /// The key which the message has invalidated.
+    /// The STag that the message has invalidated.
     pub(super) invalidated: Option<u32>,
 }
 
@@ -102,14 +107,14 @@ pub(super) struct Entry {
 pub(super) struct Entries {
     /// The elements, and the control word behind them.
     ring: Arc<Ring>,
-    /// The next entry to fill, free running. A leaf among the locks.
+    /// The index of the next entry to fill, free running. A leaf lock.
     #[pin]
     put: SpinLockBh<u32>,
-    /// The next entry for a kernel user, free running.
+    /// The index of the next entry for a kernel user, free running.
     get: Atomic<u32>,
 }
 
-/// What a process finds in the header of an entry: flags, opcode, status, octets.
+/// The header of an entry for a process: flags, opcode, status, octets.
 #[inline]
 fn description(c: &Completion, flags: u16) -> u64 {
     u64::from(flags)
@@ -118,16 +123,19 @@ fn description(c: &Completion, flags: u16) -> u64 {
         | u64::from(c.bytes) << 32
 }
 
-/// The header of the entry that is put in at `at` for a kernel user, but for its queue pair. It
-/// differs from that of the entry before in the same slot. It is 0, as that of an empty slot, only
-/// after the ring has been filled many times.
+/// The upper half of the header of a kernel user's entry at index `at`: `at + 1`.
+///
+/// The value differs from that of the previous entry in the same slot. The value is 0, as in an
+/// empty slot, only when the index wraps.
 #[inline]
 fn header(at: u32) -> u64 {
     u64::from(at.wrapping_add(1)) << 32
 }
 
 impl Entries {
-    /// An empty ring of at least `n` elements. Process context; sleeps.
+    /// Makes an empty ring of at least `n` entries. Process context; sleeps.
+    ///
+    /// `EINVAL` when `n` rounded up to a power of two exceeds 32 bits.
     pub(super) fn new(n: u32, owner: Owner) -> Result<impl PinInit<Self>> {
         let n = n.checked_next_power_of_two().ok_or(EINVAL)?;
         let ring = Ring::new(n, CQE_WORDS as u32, true, owner)?;
@@ -143,13 +151,14 @@ impl Entries {
         &self.ring
     }
 
-    /// Whether half of the places of a kernel user's ring are taken, at this moment.
+    /// Whether at least half of the slots of a kernel user's ring are in use. The answer may be
+    /// stale when it returns.
     pub(super) fn is_half_full(&self) -> bool {
         let used = self.put.lock().wrapping_sub(self.get.load(Acquire));
         used != 0 && used >= self.ring.slots() / 2
     }
 
-    /// Adds the end of a work request of queue pair `qpn`. Any context with interrupts on.
+    /// Adds a completion of queue pair `qpn`. Any context with interrupts on.
     pub(super) fn push(&self, qpn: u32, c: &Completion) -> Pushed {
         let mut put = self.put.lock();
         let added = match self.ring.owner() {
@@ -163,20 +172,20 @@ impl Entries {
         let armed = self.ring.control_load();
         let urgent = c.solicited || c.status != WcStatus::Success;
         if armed & notify::NEXT_COMPLETION != 0 || (armed & notify::SOLICITED != 0 && urgent) {
-            // What was asked for since holds.
+            // A change of the control word since the load is kept.
             self.ring.control_change(armed, notify::NOT);
             return Pushed::Fire;
         }
         Pushed::Quiet
     }
 
-    /// Puts an entry in at `at` as `struct siw_cqe` has it, if the process has read the one there.
+    /// Stores a `struct siw_cqe` at index `at`; `false` while the process has not read the old one.
     #[inline]
     fn put_for_process(&self, at: u32, qpn: u32, c: &Completion) -> bool {
         if self.ring.header(at) as u16 & flag::VALID != 0 {
             return false;
         }
-        // No key is told to a process, which could not tell whether there is one.
+        // The STag field stays 0: `struct siw_cqe` has no flag that tells whether it is valid.
         let words = [c.id, 0, 0, u64::from(qpn)];
         self.ring.write::<CQE_WORDS>(at, &words);
         let c = Completion {
@@ -187,10 +196,11 @@ impl Entries {
         true
     }
 
-    /// Puts an entry in at `at` for a kernel user, if the one there is taken.
+    /// Stores an entry at index `at` for a kernel user; `false` while the old one has not been
+    /// taken.
     #[inline]
     fn put_for_kernel(&self, at: u32, qpn: u32, c: &Completion) -> bool {
-        // The reader that moved the index that far has read what is overwritten here.
+        // The reader that moved the index past the old entry has read it.
         if at.wrapping_sub(self.get.load(Acquire)) >= self.ring.slots() {
             return false;
         }
@@ -204,7 +214,7 @@ impl Entries {
         true
     }
 
-    /// Takes the next entry out for a kernel user. Any context.
+    /// Takes the next entry for a kernel user. Any context.
     pub(super) fn take(&self) -> Option<Entry> {
         loop {
             let (at, entry) = self.next()?;
@@ -216,8 +226,8 @@ impl Entries {
 
     /// The next entry for a kernel user, and its index.
     ///
-    /// There is none in the ring of a process, which reads it by itself, and could name any queue
-    /// pair in it.
+    /// Returns `None` for the ring of a process: the process reads its ring itself, and could store
+    /// the number of any queue pair there.
     #[inline]
     fn next(&self) -> Option<(u32, Entry)> {
         if self.ring.owner() == Owner::User {
@@ -228,7 +238,7 @@ impl Entries {
             if let Some(entry) = self.entry(at) {
                 return Some((at, entry));
             }
-            // Unless another reader has just taken that one, there is none.
+            // The ring is empty, unless another reader has just taken the entry.
             let now = self.get.load(Relaxed);
             if now == at {
                 return None;
@@ -237,8 +247,8 @@ impl Entries {
         }
     }
 
-    /// The entry that was put in at `at`, if it is there. What it says is so if it is the next one
-    /// for a kernel user still.
+    /// The entry at index `at`, if it has been stored. Its fields are valid only if `get` is still
+    /// `at` after the read.
     #[inline]
     fn entry(&self, at: u32) -> Option<Entry> {
         let found = self.ring.header(at);
@@ -256,15 +266,15 @@ impl Entries {
         })
     }
 
-    /// Arms the queue for a kernel user; gives whether there are entries already. Any context.
+    /// Arms the queue for a kernel user; returns whether the ring has entries. Any context.
     pub(super) fn arm(&self, arm: Arm) -> bool {
         match arm {
             Arm::Next => self
                 .ring
                 .control_store(notify::SOLICITED | notify::NEXT_COMPLETION),
-            // A request for any completion is not weakened by a later one for solicited ones. If the
-            // queue was armed already, nothing need be ordered: for whatever is not seen below the
-            // owner is called, or has been since.
+            // A request for solicited completions does not weaken an earlier one for any
+            // completion. A queue that was armed already needs no barrier: for an entry that the
+            // load below misses, the handler is called, or has been called since.
             Arm::Solicited => self.ring.control_change(notify::NOT, notify::SOLICITED),
         }
         self.next().is_some()

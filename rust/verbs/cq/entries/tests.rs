@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit suite of the ring of a completion queue: both ends, arming, overflow.
+//! KUnit suite of the ring of a completion queue: producer, consumer, arming, overflow.
 
 use kernel::prelude::*;
 
@@ -97,8 +97,8 @@ mod suite {
         Ok(())
     }
 
-    /// A reader that is interrupted after it moved the index delays no other. Its user may post for
-    /// what others take in the meantime, and each of those posts ends in an entry.
+    /// A reader interrupted before it moves the index blocks no slot. Other readers take entries,
+    /// and the producer adds as many, meanwhile.
     #[test]
     fn an_interrupted_poller_keeps_no_room() -> Result {
         let cq = ring(2, Owner::KERNEL)?;
@@ -126,7 +126,7 @@ mod suite {
             assert_eq!(cq.push(2, &end(id)), Pushed::Quiet);
         }
         let (at, _) = cq.next().ok_or(ENOENT)?;
-        // Its place has another entry by the time that the index is to be moved.
+        // The slot has another entry before the interrupted reader moves the index.
         for id in 0..2 {
             assert_eq!(cq.take().ok_or(ENOENT)?.id, id);
             assert_eq!(cq.push(2, &end(id + 2)), Pushed::Quiet);
@@ -137,8 +137,8 @@ mod suite {
         Ok(())
     }
 
-    /// As a process can have it tried (`ib_uverbs_poll_cq()`), which then tells the number of a
-    /// queue pair that is not in use.
+    /// A process can reach the kernel's poll by `ib_uverbs_poll_cq()`. An entry of its own ring
+    /// could name a queue pair that does not exist.
     #[test]
     fn a_process_is_not_read_to_from_its_own_ring() -> Result {
         let cq = ring(2, Owner::User)?;
@@ -163,7 +163,7 @@ mod suite {
         Ok(())
     }
 
-    /// As between the look at the control word and its change.
+    /// An arming between the producer's load of the control word and its change.
     #[test]
     fn an_arming_in_between_is_not_lost() -> Result {
         let cq = ring(8, Owner::KERNEL)?;
@@ -182,7 +182,7 @@ mod suite {
         assert!(!cq.arm(Arm::Next));
         assert_eq!(cq.push(2, &end(0)), Pushed::Fire);
         assert_eq!(cq.push(2, &end(1)), Pushed::Quiet);
-        // What came before the arming is told by it.
+        // The arming reports the entry that was there before.
         assert!(cq.arm(Arm::Next));
         assert_eq!(cq.push(2, &end(2)), Pushed::Fire);
         Ok(())
@@ -204,7 +204,7 @@ mod suite {
         assert_eq!(cq.push(2, &solicited), Pushed::Fire);
         let _ = cq.arm(Arm::Solicited);
         assert_eq!(cq.push(2, &failed), Pushed::Fire);
-        // The wider wish holds.
+        // The request for any completion stays in force.
         let _ = cq.arm(Arm::Next);
         let _ = cq.arm(Arm::Solicited);
         assert_eq!(cq.push(2, &end(0)), Pushed::Fire);
@@ -214,14 +214,14 @@ mod suite {
     #[test]
     fn a_process_can_not_confuse_its_ring() -> Result {
         let cq = ring(4, Owner::User)?;
-        // Whatever it stores into headers and control word: entries go in order into free slots.
+        // Stores of the process to headers and control word do not change the order of entries.
         cq.ring().control_store(u32::MAX);
         assert_eq!(cq.push(2, &end(0)), Pushed::Fire);
         cq.ring().publish(1, u64::MAX);
         assert_eq!(cq.push(2, &end(1)), Pushed::Full);
         cq.ring().release(1);
         assert_eq!(cq.push(2, &end(1)), Pushed::Quiet);
-        // No key is told to a process: its completions have no room for it.
+        // A process gets no STag: `struct siw_cqe` has no flag that marks it valid.
         let invalidated = Some(Stag::new(7));
         let with_key = Completion {
             invalidated,
