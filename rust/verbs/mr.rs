@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory regions: what an STag stands for, and its access rights.
+//! Memory regions: the tagged buffers that STags name, and their access rights.
 //!
-//! An STag belongs to one protection domain. It gives access to exactly its range with exactly its
-//! rights (RFC 5041 section 8.2, RFC 5042; requirements.md DDP-80 to DDP-90). It can be revoked at
-//! any time, and can not be guessed. Memory that a verb registers serves every stream of the
-//! domain. A key that a work request registers serves the stream of that queue pair alone.
+//! An STag belongs to one protection domain. The STag gives access to exactly its range with
+//! exactly its rights (RFC 5041 section 8.2, RFC 5042; requirements.md DDP-80 to DDP-90). An STag
+//! can be revoked at any time, and can not be guessed. A region registered by a verb is valid for
+//! every stream of the domain. A region registered by a work request is valid for the stream of
+//! that queue pair alone.
 //!
-//! - [`object`]: regions as `ib_core`'s objects
-//! - [`table`]: from STag to region, and the choice of STags
-//! - [`pin`]: access to the memory of a region that can not be revoked under the copy
+//! - [`object`]: regions as verbs objects
+//! - [`table`]: the lookup of regions by STag, and the allocation of STags
+//! - [`pin`]: pins, which delay the revocation of a region until a copy has ended
 //! - [`local`]: the memory of local scatter-gather elements
 
 mod local;
@@ -69,12 +70,12 @@ use crate::{
     }, //
 };
 
-/// A set of access rights; local reading always goes.
+/// A set of access rights; local reading is always allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access(u8);
 
 impl Access {
-    /// Local reading alone.
+    /// Only local reading.
     pub(crate) const NONE: Self = Self(0);
     /// Local writing: receives, sinks of Reads.
     pub(crate) const LOCAL_WRITE: Self = Self(1);
@@ -89,40 +90,39 @@ impl Access {
         Self((flags & 7) as u8)
     }
 
-    /// Whether all of `need` is there.
+    /// Whether the set has all rights of `need`.
     #[inline]
     pub(crate) const fn has(self, need: Self) -> bool {
         self.0 & need.0 == need.0
     }
 }
 
-/// What makes a region's kind.
+/// The kind of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Memory of a process.
     User,
     /// All kernel memory, for local access.
     Dma,
-    /// Kernel memory registered by work requests, at most so many pieces.
+    /// Kernel memory registered by work requests, with the largest number of segments.
     FastReg(usize),
 }
 
 /// The range of a valid region, its rights and its memory.
 pub(crate) struct Geometry {
-    /// The one stream that may use it; `None`: every stream of the protection domain.
+    /// The only stream that may use the region; `None`: every stream of the protection domain.
     stream: Option<StreamId>,
     /// The first valid tagged offset.
     base: u64,
-    /// Octets.
+    /// The length in octets.
     len: u64,
-    /// The rights it gives.
     access: Access,
     /// The memory; `None` while the region is invalid.
     backing: Option<Backing>,
 }
 
 impl Geometry {
-    /// Of a region that is not valid.
+    /// The geometry of an invalid region.
     const INVALID: Self = Self {
         stream: None,
         base: 0,
@@ -131,7 +131,7 @@ impl Geometry {
         backing: None,
     };
 
-    /// Whether `by` may use it, as far as it is limited to one stream.
+    /// Whether the stream of `by` may use the region. The protection domain is not checked.
     #[inline]
     fn serves(&self, by: Association) -> bool {
         self.stream.is_none_or(|stream| stream == by.stream)
@@ -144,7 +144,7 @@ impl Geometry {
             return Err(AccessError::Rights);
         }
         let len = u64::from(len);
-        // The last octet counts: a range may end with the address space.
+        // The check uses the last octet, since a range may end with the address space.
         let last = match len.checked_sub(1) {
             Some(more) => addr.checked_add(more).ok_or(AccessError::Wrap)?,
             None => return Ok(()),
@@ -158,36 +158,35 @@ impl Geometry {
         }
     }
 
-    /// Where in the backing `addr` lies.
+    /// The offset of `addr` in the backing, in octets.
     #[inline]
     fn offset(&self, addr: u64) -> Result<u64, AccessError> {
         addr.checked_sub(self.base).ok_or(AccessError::Bounds)
     }
 }
 
-/// The memory that the next registration of a fast-registration region will use.
+/// The segments for the next registration of a fast-registration region.
 struct Staged {
-    /// Filled by `map_mr_sg`, emptied by the registration.
+    /// Filled by `map_mr_sg`, taken by the registration.
     next: Option<Segments>,
-    /// A list in reserve: that of the last registration.
+    /// A list to reuse: that of the last registration.
     spare: Option<Segments>,
 }
 
 /// A memory region.
 ///
-/// The table of the device and the verbs object hold it; it can be invalid for all of its life
-/// but a moment.
+/// The table of the device and the verbs object hold references. A region is invalid outside the
+/// time between registration and invalidation.
 #[pin_data]
 pub(crate) struct Region {
     /// The high 24 bits of its STag.
     index: u32,
     /// The protection domain.
     pd: PdId,
-    /// What kind it is.
     kind: Kind,
-    /// What it stands for, while valid.
+    /// Range, rights and memory; published while the region is valid.
     cell: PinCell<Geometry>,
-    /// For fast registration.
+    /// The segments for fast registration.
     #[pin]
     staged: SpinLockIrq<Staged>,
 }
@@ -196,21 +195,21 @@ impl_has_pin_cell! {
     impl HasPinCell<Geometry> for Region { self.cell }
 }
 
-/// What a `REG_MR` work request says.
+/// The fields of a `REG_MR` work request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegMr {
-    /// The key which it shall get.
+    /// The new STag of the region.
     pub(crate) stag: Stag,
-    /// The tagged offset of its first octet.
+    /// The tagged offset of the first octet.
     pub(crate) iova: u64,
-    /// Octets.
+    /// The length in octets.
     pub(crate) length: u64,
-    /// The rights it shall give.
+    /// The new access rights.
     pub(crate) access: Access,
 }
 
 impl Region {
-    /// An invalid region of index `index`.
+    /// Makes an invalid region with STag index `index`.
     pub(crate) fn new(
         index: u32,
         pd: PdId,
@@ -226,7 +225,7 @@ impl Region {
         })
     }
 
-    /// The list of pieces which a fast-registration region starts with.
+    /// Allocates the first segment list of a fast-registration region, for `max` segments.
     pub(crate) fn segments(max: usize, flags: Flags) -> Result<Segments> {
         Segments::with_capacity(max, flags)
     }
@@ -241,12 +240,11 @@ impl Region {
         self.pd
     }
 
-    /// What kind it is.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Makes a region of a process's memory valid, for as long as it lives.
+    /// Makes a region valid until it is retired.
     pub(crate) fn publish(
         &self,
         key: u8,
@@ -272,10 +270,10 @@ impl Region {
         self.publish(0, 0, u64::MAX, access, Backing::Kernel(memory))
     }
 
-    /// Takes the memory for the next registration: `fill` changes the list of pieces.
+    /// Stages the memory for the next registration: `fill` changes the segment list.
     ///
-    /// Any context. Fails with `ENOMEM` when the region is valid, its list therefore in use, and
-    /// there is no memory for another one.
+    /// Any context. `EINVAL` for a region of another kind. `ENOMEM` when the list is in use,
+    /// because the region is valid, and another list can not be allocated.
     pub(crate) fn stage<R>(&self, fill: impl FnOnce(&mut Segments) -> R) -> Result<R> {
         let Kind::FastReg(max) = self.kind else {
             return Err(EINVAL);
@@ -290,12 +288,12 @@ impl Region {
         Ok(result)
     }
 
-    /// Gives the list in reserve away, of a region that is of no use.
+    /// Takes the spare list out of a region that the caller drops.
     fn take_spare(&self) -> Option<Segments> {
         self.staged.lock().spare.take()
     }
 
-    /// Carries out a `REG_MR` work request of the queue pair that `stream` belongs to.
+    /// Executes a `REG_MR` work request of the queue pair of `stream`.
     fn register(&self, stream: StreamId, reg: &RegMr) -> Result<(), AccessError> {
         if !matches!(self.kind, Kind::FastReg(_)) {
             return Err(AccessError::Rights);
@@ -321,12 +319,12 @@ impl Region {
             .map_err(|_| AccessError::InvalidStag)
     }
 
-    /// Whether it is valid, under whatever key.
+    /// Whether the region is valid, under any key.
     fn is_valid(&self) -> bool {
         self.cell.is_published()
     }
 
-    /// Adds what there is to tell. Process context.
+    /// Adds the driver attributes of the region (`rdma resource`). Process context.
     pub(crate) fn describe(self: &Arc<Self>, attrs: &mut ResAttrs<'_>) {
         attrs.text(
             c"kind",
@@ -339,7 +337,7 @@ impl Region {
         if let Kind::FastReg(max) = self.kind {
             attrs.number(c"max_pieces", max as u32);
         }
-        // Copied, since the pin is held with bottom halves disabled.
+        // The fields are copied, since the pin disables bottom halves.
         let valid = self.cell.key().and_then(|key| {
             let pin = Pinned::new(self.clone(), key)?;
             Some((self.stag(key), pin.base, pin.len, pin.access, pin.stream))
@@ -356,8 +354,8 @@ impl Region {
         }
     }
 
-    /// Makes it invalid if it is valid under `key` and serves `by`; the list of pieces becomes the
-    /// spare one.
+    /// Makes the region invalid if it is valid under `key` and `by` may use it. The segment list
+    /// becomes the spare one.
     fn invalidate(&self, key: u8, by: Association) -> Result<(), AccessError> {
         let old = self
             .cell
@@ -377,8 +375,7 @@ impl Region {
         Ok(())
     }
 
-    /// Makes it invalid for good and gives its memory back, which the caller drops in process
-    /// context.
+    /// Makes the region invalid and returns its memory, which the caller drops in process context.
     pub(crate) fn retire(&self) -> Option<Backing> {
         self.cell
             .revoke(|geometry| geometry.backing.take())

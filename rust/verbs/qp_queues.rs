@@ -2,9 +2,8 @@
 
 //! The data path of a queue pair: its queues, its completion queues, and the rights of its peer.
 //!
-//! A stream knows no more of its queue pair than this. `qp::Qp` owns it, and keeps what it depends on
-//! up to date: rights, limits, and whether the queues are closed. All functions: any context, unless
-//! they say otherwise.
+//! A stream uses only this part of its queue pair. `qp::Qp` owns it, and updates rights, limits and
+//! whether the queues are closed. Functions run in any context, unless documented otherwise.
 
 use kernel::{
     prelude::*,
@@ -40,7 +39,7 @@ use crate::verbs::{
     Qpn, //
 };
 
-/// The [limit](QpQueues::rnr_limit) that stands for none.
+/// The value of [`rnr_limit`](QpQueues::rnr_limit) for no limit.
 const FOR_EVER: u64 = u64::MAX;
 
 /// The queues of a queue pair.
@@ -52,26 +51,24 @@ pub(crate) struct QpQueues {
     qpn: Qpn,
     /// The protection domain and the stream.
     association: Association,
-    /// Where ends of send work requests go.
+    /// The completion queue of send work requests.
     send_cq: Arc<Cq>,
-    /// Where ends of receive work requests go.
+    /// The completion queue of receive work requests.
     recv_cq: Arc<Cq>,
-    /// The send queue.
     #[pin]
     sq: SendQueue,
-    /// The receive queue.
     rq: RecvSource,
     /// The peer's rights: `enum ib_access_flags`.
     rights: Atomic<u32>,
     /// Nanoseconds for which a Send may wait for a receive.
     rnr_limit: Atomic<u64>,
-    /// The stream holds a message that waits for a receive.
+    /// The stream holds a Send that waits for a receive.
     held: Atomic<bool>,
-    /// The queue pair is in error: what is in the queues is flushed.
+    /// The queue pair is in error: queued work requests are only flushed.
     closed: Atomic<bool>,
 }
 
-/// How the queues of a queue pair are made.
+/// The arguments of [`QpQueues::new`].
 pub(crate) struct QpQueuesParts {
     /// Counts the queue pair in the device.
     pub(crate) object_slot: ObjectSlot,
@@ -79,16 +76,16 @@ pub(crate) struct QpQueuesParts {
     pub(crate) qpn: Qpn,
     /// The protection domain and the stream.
     pub(crate) association: Association,
-    /// Where ends of send work requests go.
+    /// The completion queue of send work requests.
     pub(crate) send_cq: Arc<Cq>,
-    /// Where ends of receive work requests go.
+    /// The completion queue of receive work requests.
     pub(crate) recv_cq: Arc<Cq>,
-    /// Where receive work requests come from.
+    /// The receive queue, its own or a shared one.
     pub(crate) rq: RecvSource,
 }
 
 impl QpQueues {
-    /// The queues of a queue pair that does not exist yet. Process context; sleeps.
+    /// Makes the queues of a new queue pair. Process context; sleeps.
     pub(crate) fn new(parts: QpQueuesParts, sq: impl PinInit<SendQueue>) -> Result<Arc<Self>> {
         let QpQueuesParts {
             object_slot,
@@ -122,7 +119,7 @@ impl QpQueues {
         self.qpn
     }
 
-    /// The protection domain and the stream that memory has to be associated with.
+    /// The protection domain and the stream that access checks compare.
     #[inline]
     pub(crate) fn association(&self) -> Association {
         self.association
@@ -146,47 +143,50 @@ impl QpQueues {
         self.device().regions()
     }
 
-    /// The send queue. Only the holder of the stream fetches.
+    /// The send queue. Only the context that holds the stream fetches.
     #[inline]
     pub(crate) fn sq(&self) -> &SendQueue {
         &self.sq
     }
 
-    /// The receive queue. Only the holder of the stream takes.
+    /// The receive queue. Only the context that holds the stream takes.
     #[inline]
     pub(crate) fn rq(&self) -> &RecvSource {
         &self.rq
     }
 
-    /// Where ends of send work requests go.
+    /// The completion queue of send work requests.
     pub(crate) fn send_cq(&self) -> &Arc<Cq> {
         &self.send_cq
     }
 
-    /// Where ends of receive work requests go.
+    /// The completion queue of receive work requests.
     pub(crate) fn recv_cq(&self) -> &Arc<Cq> {
         &self.recv_cq
     }
 
-    /// Finds the memory of one of its scatter-gather elements and checks the whole of it.
+    /// Finds the memory of a scatter-gather element and checks the whole element.
     ///
-    /// Context and limits as of [`pin`](RegionTable::pin). An element of zero length is not to be
-    /// looked up.
+    /// Context and limits as of [`pin`](RegionTable::pin). The caller passes no element of zero
+    /// length.
     #[inline]
     pub(crate) fn local(&self, sge: &Sge, need: Access) -> Result<LocalBuf, AccessError> {
         let kernel = self.sq.ring().kernel_memory();
         LocalBuf::new(self.regions(), self.association, kernel, sge, need)
     }
 
-    /// Reports the end of a send work request; `false` if the completion queue was full, which the
-    /// queue pair does not survive. Any context with interrupts on, with or without the stream held.
+    /// Completes a send work request. Any context with interrupts on, with or without the stream
+    /// held.
+    ///
+    /// Returns `false` if the completion queue is full. The queue pair must go to the error state
+    /// then.
     #[inline]
     #[must_use]
     pub(crate) fn complete_send(&self, c: &Completion) -> bool {
         self.send_cq.complete(self.qpn, c)
     }
 
-    /// Reports the end of a receive work request, as [`complete_send`](Self::complete_send).
+    /// Completes a receive work request, as [`complete_send`](Self::complete_send).
     #[inline]
     #[must_use]
     pub(crate) fn complete_recv(&self, c: &Completion) -> bool {
@@ -198,7 +198,7 @@ impl QpQueues {
         self.rights.store(rights, Relaxed);
     }
 
-    /// Whether the peer may do this at all.
+    /// Whether the rights of the peer include `need`.
     #[inline]
     pub(crate) fn grants(&self, need: Access) -> bool {
         Access::from_ib(self.rights.load(Relaxed)).has(need)
@@ -215,24 +215,24 @@ impl QpQueues {
         (limit != FOR_EVER).then_some(limit)
     }
 
-    /// Notes that the stream holds a Send, or does not any more.
+    /// Sets whether the stream holds a Send that waits for a receive.
     pub(crate) fn set_held(&self, held: bool) {
         self.held.store(held, Relaxed);
     }
 
-    /// Whether the stream holds a Send. A hold that begins just now may be missed.
+    /// Whether the stream holds a Send. A concurrent change may be missed.
     pub(crate) fn is_held(&self) -> bool {
         self.held.load(Relaxed)
     }
 
-    /// Closes the queues, or opens them again: nothing more is taken up from closed queues.
+    /// Closes or reopens the queues. Work requests of closed queues are flushed, not executed.
     pub(crate) fn set_closed(&self, closed: bool) {
         self.closed.store(closed, Relaxed);
         self.sq.set_closed(closed);
         self.rq.set_closed(closed);
     }
 
-    /// Whether the queues are closed. A change that happens just now may be missed.
+    /// Whether the queues are closed. A concurrent change may be missed.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }

@@ -15,16 +15,16 @@ use crate::{
     sys::rdma::settings::Setting, //
 };
 
-/// The settings of a device, for connections that begin.
+/// The settings of a device. A change applies to connections that start later.
 pub(crate) struct Settings {
-    /// Whether CRCs are asked for: 0 or 1.
+    /// Whether connections request CRCs: 0 or 1.
     crc: Atomic<u32>,
     /// The longest delay of a doorbell, in microseconds.
     doorbell_coalesce_usecs: Atomic<u32>,
 }
 
 impl Settings {
-    /// The defaults.
+    /// The defaults, from the parameters of the module.
     pub(super) fn new() -> Self {
         Self {
             crc: Atomic::new(params::crc().into()),
@@ -32,7 +32,7 @@ impl Settings {
         }
     }
 
-    /// Whether connections ask for CRCs. Any context.
+    /// Whether connections request CRCs. Any context.
     pub(crate) fn crc(&self) -> bool {
         self.crc.load(Relaxed) != 0
     }
@@ -42,7 +42,7 @@ impl Settings {
         self.doorbell_coalesce_usecs.load(Relaxed)
     }
 
-    /// Where a setting is, and its largest value.
+    /// The variable of a setting, and the largest value.
     fn of(&self, setting: Setting) -> (&Atomic<u32>, u32) {
         match setting {
             Setting::Crc => (&self.crc, 1),

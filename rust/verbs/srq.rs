@@ -48,34 +48,33 @@ use crate::{
     }, //
 };
 
-/// Where the queue stands.
+/// The consumer's state of the queue.
 struct SrqInner {
-    /// The next element to take, free running.
+    /// The index of the next element to take, free running.
     get: u32,
-    /// Fewer elements than this give an event, once; 0: no event.
+    /// The limit of the one-shot event: it fires below this number of elements; 0: no event.
     limit: u32,
 }
 
 /// A shared receive queue.
 #[pin_data]
 pub(crate) struct Srq {
-    /// Counts it in the device.
+    /// Counts the queue in the device.
     _object_slot: ObjectSlot,
     /// The protection domain.
     pd: PdId,
-    /// What its owner asked for.
+    /// The number of work requests that the owner requested.
     max_wr: u32,
-    /// Scatter-gather elements of a work request.
+    /// The largest number of scatter-gather elements in a work request.
     max_sge: u8,
-    /// The ring.
     #[pin]
     ring: RecvRing,
-    /// The taking end.
+    /// The consumer.
     #[pin]
     inner: SpinLockIrq<SrqInner>,
-    /// The queue as `ib_core` knows it, until it is destroyed.
+    /// The `ib_srq` of the queue, until the queue is destroyed.
     core: Arc<CoreRef<CoreSrq>>,
-    /// Reports that the limit is reached.
+    /// Reports the limit event.
     #[pin]
     report: Work<Srq>,
 }
@@ -93,7 +92,7 @@ impl WorkItem for Srq {
 }
 
 impl Srq {
-    /// A queue. Process context; sleeps.
+    /// Makes a queue. Process context; sleeps.
     pub(crate) fn new(
         object_slot: ObjectSlot,
         pd: PdId,
@@ -136,7 +135,7 @@ impl Srq {
         self.pd
     }
 
-    /// What `query_srq` tells.
+    /// The attributes for `query_srq`.
     pub(crate) fn attr(&self) -> SrqAttr {
         SrqAttr {
             max_wr: self.max_wr,
@@ -145,7 +144,7 @@ impl Srq {
         }
     }
 
-    /// Arms the limit event; 0 disarms it.
+    /// Arms the limit event; 0 disarms it. `EINVAL` when `limit` exceeds the queue. Any context.
     pub(crate) fn set_limit(&self, limit: u32) -> Result {
         if limit > self.max_wr {
             return Err(EINVAL);
@@ -154,18 +153,18 @@ impl Srq {
         Ok(())
     }
 
-    /// Appends work requests of a kernel user. Any context.
+    /// Appends work requests of a kernel user. Any context. Errors as of [`RecvRing::post`].
     pub(crate) fn post(&self, wrs: &mut RecvWrs<'_>) -> Result {
         self.ring.post(wrs)
     }
 
-    /// Takes the next work request, for any of the queue pairs. Any context.
+    /// Takes the next work request for a queue pair; `None` when the queue is empty. Any context.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Result<RecvWqe, BadWqe>> {
         let mut inner = self.inner.lock();
         let wqe = self.ring.take_at(inner.get)?;
         inner.get = inner.get.wrapping_add(1);
-        // The elements in use are those from `get` on without a gap, so the one that would be
-        // number `limit` of them tells.
+        // The elements in use follow `get` without a gap. So fewer than `limit` are in use if
+        // element `get + limit - 1` is not.
         let reached = match inner.limit.checked_sub(1) {
             Some(more) => !self.ring.is_valid(inner.get.wrapping_add(more)),
             None => false,
@@ -180,7 +179,7 @@ impl Srq {
         Some(wqe)
     }
 
-    /// Waits for the event handler to be done. Process context; sleeps.
+    /// Waits for a running event handler; none is called afterwards. Process context; sleeps.
     pub(crate) fn retire(&self) {
         self.core.retire();
     }

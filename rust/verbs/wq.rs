@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work queues: from rings in untrusted memory to checked work requests.
+//! Work queues: rings in untrusted memory, and the checked work requests decoded from them.
 //!
 //! - [`wqe`]: the checked work requests
 //! - [`abi`]: the layout of the rings (`rdma/siw-abi.h`)

@@ -2,7 +2,7 @@
 
 //! The memory of local scatter-gather elements.
 //!
-//! Key 0 is the local DMA key: kernel memory by its address, for kernel users only
+//! Key 0 is the local DMA key: it names kernel memory by address, for kernel users only
 //! (requirements.md DDP-96). Any other key names a region.
 
 use kernel::prelude::*;
@@ -30,7 +30,7 @@ pub(crate) const LOCAL_DMA_LKEY: Stag = Stag::new(0);
 
 /// Kernel memory named by the local DMA key.
 pub(crate) struct KernelBuf {
-    /// The kernel user's promise about its addresses.
+    /// The right to access the addresses of a kernel user.
     memory: KernelMemory,
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum LocalBuf {
 }
 
 impl LocalBuf {
-    /// Finds the memory of `sge` and checks the whole of it; `kernel` is what makes key 0 valid.
+    /// Finds the memory of `sge` and checks the whole element. Key 0 is valid only with `kernel`.
     #[inline]
     pub(crate) fn new(
         regions: &RegionTable,
@@ -60,7 +60,7 @@ impl LocalBuf {
         Ok(buf)
     }
 
-    /// Whether `sge` has the same key, so that a [`check`](Self::check) alone makes it usable.
+    /// Whether `sge` has the same key. Then [`check`](Self::check) is enough, without a new lookup.
     #[inline]
     pub(crate) fn is_for(&self, sge: &Sge) -> bool {
         match self {
@@ -69,7 +69,7 @@ impl LocalBuf {
         }
     }
 
-    /// Whether the whole of `sge` may be accessed in the way of `need`.
+    /// Checks that the rights `need` cover the whole of `sge`.
     #[inline]
     pub(crate) fn check(&self, sge: &Sge, need: Access) -> Result<(), AccessError> {
         match self {
@@ -81,7 +81,7 @@ impl LocalBuf {
         }
     }
 
-    /// Copies to `addr`, which lies in a checked element.
+    /// Copies `src` to `addr`, an address in a checked element.
     #[inline]
     pub(crate) fn write_at(&self, addr: u64, src: Octets<'_>) -> Result<(), AccessError> {
         match self {
@@ -90,7 +90,7 @@ impl LocalBuf {
         }
     }
 
-    /// Copies from `addr`, which lies in a checked element.
+    /// Copies from `addr`, an address in a checked element, to `dst`.
     #[inline]
     pub(crate) fn read_at(&self, addr: u64, dst: &mut [u8]) -> Result<(), AccessError> {
         match self {

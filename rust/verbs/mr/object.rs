@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory regions as verbs objects: what keeps a region in the table of its device.
+//! Memory regions as verbs objects. The object keeps the region in the table of its device.
 
 use kernel::{
     prelude::*,
@@ -34,13 +34,12 @@ use crate::{
     }, //
 };
 
-/// A memory region that its owner can end.
+/// The verbs object of a memory region. Dropping it removes the region.
 pub(crate) struct Mr {
-    /// Counts it in the device.
+    /// Counts the region in the device.
     object_slot: ObjectSlot,
-    /// The region.
     region: Arc<Region>,
-    /// The key which the owner got.
+    /// The STag that the owner got.
     stag: Stag,
 }
 
@@ -68,7 +67,9 @@ impl Mr {
         Ok(this)
     }
 
-    /// Makes a region for fast registration. Process context; sleeps.
+    /// Makes a region for fast registration of at most `max` segments. Process context; sleeps.
+    ///
+    /// `EINVAL` when `max` is 0 or more than [`limits::MAX_FAST_REG`].
     pub(crate) fn fast(device: &Arc<Device>, pd: PdId, max: u32) -> Result<Arc<Self>> {
         if max == 0 || max > limits::MAX_FAST_REG {
             return Err(EINVAL);
@@ -78,7 +79,7 @@ impl Mr {
         Self::new(device, pd, Kind::FastReg(max), Some(list), 0)
     }
 
-    /// An invalid region of that kind.
+    /// Makes an invalid region of `kind` and enters it into the table.
     fn new(
         device: &Arc<Device>,
         pd: PdId,
@@ -94,21 +95,22 @@ impl Mr {
             region,
             stag,
         };
-        // Without memory for it the region goes out of the table again.
+        // On failure `this` is dropped, which removes the region from the table.
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// The key which the owner got.
+    /// The STag that the owner got.
     pub(crate) fn stag(&self) -> Stag {
         self.stag
     }
 
-    /// Adds what there is to tell. Process context.
+    /// Adds the driver attributes of the region (`rdma resource`). Process context.
     pub(crate) fn describe(&self, attrs: &mut ResAttrs<'_>) {
         self.region.describe(attrs);
     }
 
-    /// Has `fill` take the pieces for the next registration. Any context.
+    /// Stages the segments for the next registration: `fill` gets the list and its largest length.
+    /// Any context. Errors as of [`Region::stage`].
     pub(crate) fn stage<R>(&self, fill: impl FnOnce(&mut Segments, usize) -> R) -> Result<R> {
         let Kind::FastReg(max) = self.region.kind() else {
             return Err(EINVAL);
@@ -116,15 +118,16 @@ impl Mr {
         self.region.stage(|list| fill(list, max))
     }
 
-    /// Ends the region: nothing accesses its memory any more after this. Process context; sleeps.
+    /// Removes the region. No access to its memory happens after the return. Process context;
+    /// sleeps.
     pub(crate) fn retire(&self) {
         drop(self.object_slot.device().regions().remove(&self.region));
     }
 }
 
 impl Drop for Mr {
-    /// Ends the region if it has not been ended. The last reference goes in process context: it is that of
-    /// the verbs object.
+    /// Removes the region, unless [`retire`](Self::retire) has. Process context: the verbs object
+    /// drops the last reference there.
     fn drop(&mut self) {
         self.retire();
     }

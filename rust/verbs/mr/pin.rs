@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Access to the memory of a region that can not be revoked under the copy.
+//! Pins of a region. A revocation waits until the pins of the region are dropped.
 //!
-//! requirements.md DDP-83: once a revocation has returned, nothing is written or read any more.
+//! requirements.md DDP-83: no access to the memory happens after a revocation has returned.
 
 use kernel::{
     prelude::*,
@@ -25,19 +25,18 @@ use crate::{
     }, //
 };
 
-/// A valid region that stays valid as long as this value lives.
+/// A pin of a valid region, which stays valid while the pin exists.
 ///
-/// Bottom halves are disabled meanwhile, and a revocation of the region spins: hold it for a bounded
-/// number of copies only.
+/// Bottom halves are disabled meanwhile, and a revocation of the region spins: hold a pin only for
+/// a bounded number of copies.
 pub(crate) struct PinnedRegion {
-    /// The pin.
     pin: Pinned<Region>,
-    /// The key it was pinned with.
+    /// The STag of the lookup.
     stag: Stag,
 }
 
 impl PinnedRegion {
-    /// Pins `region` if it is valid under the key of `stag` and serves `by`.
+    /// Pins `region` if it is valid under the key of `stag` and `by` may use it.
     #[inline]
     pub(super) fn new(
         region: Arc<Region>,
@@ -51,15 +50,16 @@ impl PinnedRegion {
         }
     }
 
-    /// The key it was pinned with.
+    /// The STag of the lookup.
     #[inline]
     pub(crate) fn stag(&self) -> Stag {
         self.stag
     }
 
-    /// Whether `len` octets at `addr` may be accessed in the way of `need`.
+    /// Checks that the rights `need` cover `len` octets at `addr`.
     ///
-    /// Asked in the order rights, wrap, bounds; octet granular. The association was asked before.
+    /// The order of checks is rights, wrap, bounds; the granularity is one octet. The association
+    /// was checked when the region was pinned.
     #[inline]
     pub(crate) fn check(&self, addr: u64, len: u32, need: Access) -> Result<(), AccessError> {
         self.pin.check(addr, len, need)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From STag to region, and the choice of STags.
+//! The table of memory regions: lookup by STag, and the allocation of STags.
 //!
-//! The index of an STag, its high 24 bits, is drawn at random, so that STags are sparse and hard to
-//! predict (requirements.md DDP-90). The low octet, the key, belongs to the owner of the region.
+//! The index of an STag, its high 24 bits, is random, so that STags are sparse and hard to predict
+//! (requirements.md DDP-90). The owner of the region chooses the low octet, the key.
 
 use kernel::{
     prelude::*,
@@ -37,13 +37,13 @@ use crate::{
 /// The largest index.
 const MAX_INDEX: u32 = 0x00ff_ffff;
 
-/// Draws before the table is taken for full; at most one index in 16 is in use.
+/// The number of random indices tried before `ENOMEM`; at most one index in 16 is in use.
 const DRAWS: u32 = 64;
 
-/// The origin of an invalidation, and its stream.
+/// The origin of an invalidation, with the association of its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invalidator {
-    /// A work request of our own.
+    /// A local work request.
     Local(Association),
     /// A Send with Invalidate of the peer.
     Remote(Association),
@@ -52,13 +52,13 @@ pub(crate) enum Invalidator {
 /// The regions of a device.
 #[pin_data]
 pub(crate) struct RegionTable {
-    /// By index.
+    /// The regions by STag index.
     #[pin]
     table: Table<Region>,
 }
 
 impl RegionTable {
-    /// No regions.
+    /// Makes an empty table.
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             table <- Table::new(1..MAX_INDEX + 1),
@@ -66,6 +66,8 @@ impl RegionTable {
     }
 
     /// Makes an invalid region under a random index. Process context; sleeps.
+    ///
+    /// `ENOMEM` without memory, or when no tried index was free.
     pub(crate) fn create(
         &self,
         pd: PdId,
@@ -80,7 +82,7 @@ impl RegionTable {
             let region = Arc::pin_init(Region::new(index, pd, kind, spare.take()), GFP_KERNEL)?;
             match self.table.insert_at(index, region.clone()) {
                 Ok(()) => return Ok(region),
-                // Lost a race for the index: draw again, with the same list.
+                // Another context has entered the index since: try another one, with the same list.
                 Err(EBUSY) => spare = region.take_spare(),
                 Err(error) => return Err(error),
             }
@@ -88,10 +90,10 @@ impl RegionTable {
         Err(ENOMEM)
     }
 
-    /// Takes a region out, invalid; what is left of its memory is for the caller to drop, in
-    /// process context. By the owner of the region.
+    /// Invalidates a region and removes it from the table. Process context.
     ///
-    /// The second time nothing happens: its index may be another region's by then.
+    /// Returns the memory of the region, which the caller drops in process context. The caller owns
+    /// the region. A second call removes no entry: the index may belong to another region by then.
     pub(crate) fn remove(&self, region: &Region) -> Option<Backing> {
         let found = self.table.get_arc(region.index);
         if found.is_some_and(|found| core::ptr::eq(&*found, region)) {
@@ -102,7 +104,7 @@ impl RegionTable {
 
     /// Finds and pins the region of `stag` for the stream `by`.
     ///
-    /// Any context with interrupts on; allocates nothing, takes no lock. Key 0 is never valid
+    /// Any context with interrupts on; allocates nothing, takes no lock. STag 0 is never valid
     /// (DDP-96).
     #[inline]
     pub(crate) fn pin(&self, stag: Stag, by: Association) -> Result<PinnedRegion, AccessError> {
@@ -118,18 +120,23 @@ impl RegionTable {
             .ok_or(AccessError::InvalidStag)
     }
 
-    /// Makes the region of `stag` invalid; returns when nothing accesses its memory any more.
+    /// Makes the region of `stag` invalid. No access to its memory happens after the return.
     ///
-    /// Any context with interrupts on; the caller holds no [`PinnedRegion`]: two that each hold a
-    /// pin and wait for the other's would never end.
+    /// Any context with interrupts on. The caller holds no [`PinnedRegion`]: two callers that each
+    /// hold a pin would wait for each other forever.
     ///
-    /// A region that is invalid already is no error. One that is valid under another key is one for our
-    /// own user, and none for the peer, which may be late. A key that was registered on another queue pair is one for
-    /// both. Only what was registered by a work request, for one stream, can be invalidated, not what
-    /// others share (RFC 5040 section 8.1.1, requirements.md DDP-89, RDMAP-36).
+    /// Only a region registered by a work request can be invalidated (RFC 5040 section 8.1.1,
+    /// requirements.md DDP-89, RDMAP-36).
     ///
-    /// Whether this made it invalid. Otherwise no invalidation may be reported: the registration of
-    /// that very key may be posted, and not executed yet.
+    /// | the region is | local work request | Send with Invalidate |
+    /// | --- | --- | --- |
+    /// | valid under `stag` for this stream | `Ok(true)` | `Ok(true)` |
+    /// | invalid | `Ok(false)` | `Ok(false)` |
+    /// | valid under another key | error | `Ok(false)`: the peer may be late |
+    /// | registered for another stream, or shared | error | error |
+    ///
+    /// The caller reports an invalidation only for `Ok(true)`: after `Ok(false)` a posted
+    /// registration of the same STag may be waiting for its execution.
     pub(crate) fn invalidate(&self, stag: Stag, by: Invalidator) -> Result<bool, AccessError> {
         let region = self.find(stag)?;
         let (Invalidator::Local(stream) | Invalidator::Remote(stream)) = by;
@@ -141,15 +148,15 @@ impl RegionTable {
         }
         match (region.invalidate(stag.key(), stream), by) {
             (Err(AccessError::NotAssociated), _) => Err(AccessError::NotAssociated),
-            // The peer may have been first, which our user did not know of yet.
+            // The peer has invalidated the region first; the local user may not know yet.
             (Err(_), Invalidator::Local(_)) if !region.is_valid() => Ok(false),
-            // Or our user, which may have registered it again since: it keeps its registration.
+            // The local user was first, and may have registered the region again: that stays.
             (Err(_), Invalidator::Remote(_)) => Ok(false),
             (result, _) => result.map(|()| true),
         }
     }
 
-    /// Carries out a `REG_MR` work request for the stream `by`, which alone may use the key.
+    /// Executes a `REG_MR` work request for the stream `by`; only that stream may use the STag.
     ///
     /// Any context with interrupts on.
     pub(crate) fn register(&self, by: Association, reg: &RegMr) -> Result<(), AccessError> {
@@ -180,7 +187,7 @@ mod tests {
         Ok(region)
     }
 
-    /// Whatever index is drawn can be used.
+    /// The smallest and the largest index can be entered.
     #[test]
     fn every_index_has_a_place() -> Result {
         let table = table()?;
@@ -193,7 +200,7 @@ mod tests {
         Ok(())
     }
 
-    /// A member that is taken out twice, by its owner and by its end, takes no other out.
+    /// A second removal of a region leaves the region that has the index by then.
     #[test]
     fn a_successor_stays() -> Result {
         let table = table()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit suite of memory regions: access rights, and for how long.
+//! KUnit suite of memory regions: access rights, invalidation, lifetime.
 
 use kernel::{
     kvec,
@@ -36,7 +36,7 @@ const PD: PdId = PdId::new(1);
 const OURS: Association = stream(PD, 3);
 /// The stream of another queue pair of the same domain.
 const SISTER: Association = stream(PD, 4);
-/// A stream of another domain. The number of a stream means nothing there.
+/// A stream of another protection domain. Its number equals that of `OURS`.
 const FOREIGN: Association = stream(PdId::new(2), 3);
 const ALL: Access = Access::from_ib(7);
 const LOCAL_WRITE_REMOTE_READ: Access = Access::from_ib(5);
@@ -56,7 +56,7 @@ fn fast() -> Result<(Arc<RegionTable>, Arc<Region>)> {
     Ok((table, region))
 }
 
-/// Stages `buffers` and registers them.
+/// Stages `buffers` and registers them for the stream `OURS`.
 fn register(
     table: &RegionTable,
     region: &Region,
@@ -77,7 +77,7 @@ fn register(
     Ok(table.register(OURS, &reg).map(|()| stag))
 }
 
-/// Registers what must be possible.
+/// Registers `buffers`; a refused registration fails the test.
 fn registered(
     table: &RegionTable,
     region: &Region,
@@ -119,7 +119,7 @@ mod suite {
             check(base, 1, LOCAL_WRITE_REMOTE_READ),
             Err(AccessError::Rights)
         );
-        // The association comes before all of that.
+        // The association is checked before the rights and the bounds.
         assert_eq!(
             table.pin(stag, FOREIGN).map(|_| ()),
             Err(AccessError::NotAssociated)
@@ -135,7 +135,7 @@ mod suite {
     fn a_range_may_end_with_the_address_space() -> Result {
         let (table, region) = fast()?;
         let buffers = kvec![kvec![0u8; 16]?]?;
-        // The last octet of all is left out: a length of 16 from there would wrap.
+        // The region ends one octet before the end of the address space.
         let stag = registered(&table, &region, 0, u64::MAX - 16, ALL, &buffers)?;
         let pin = table.pin(stag, OURS).map_err(|_| EINVAL)?;
         assert_eq!(pin.check(u64::MAX - 16, 16, ALL), Ok(()));
@@ -180,13 +180,13 @@ mod suite {
         for key in [0, 2, 4, 255] {
             assert_eq!(pins(region.stag(key)), Err(AccessError::InvalidStag));
         }
-        // The local DMA key and its kin name nothing (DDP-96).
+        // The local DMA key, and the other keys of index 0, name no region (DDP-96).
         for key in 0..=255 {
             assert_eq!(pins(ids::stag(0, key)), Err(AccessError::InvalidStag));
         }
         assert_eq!(table.invalidate(stag, Invalidator::Local(OURS)), Ok(true));
         assert_eq!(pins(stag), Err(AccessError::InvalidStag));
-        // The next key of the same region is another one.
+        // A registration under another key does not make the old STag valid.
         let next = registered(&table, &region, 4, 0, ALL, &buffers)?;
         assert_eq!(pins(stag), Err(AccessError::InvalidStag));
         assert_eq!(pins(next), Ok(()));
@@ -207,7 +207,7 @@ mod suite {
         assert_eq!(pins(stag, SISTER), other);
         assert_eq!(pins(stag, FOREIGN), other);
         assert_eq!(table.invalidate(stag, Invalidator::Local(OURS)), Ok(true));
-        // The next registration may be that of another queue pair.
+        // Another queue pair may register the region next.
         region.stage(|list| list.fill_for_test(&buffers))??;
         let stag = region.stag(4);
         let reg = RegMr {
@@ -231,7 +231,7 @@ mod suite {
             table.invalidate(stag, Invalidator::Remote(FOREIGN)),
             Err(AccessError::NotAssociated)
         );
-        // A peer that is late takes nothing away.
+        // A late Send with Invalidate does not revoke the new registration.
         assert_eq!(
             table.invalidate(region.stag(4), Invalidator::Remote(OURS)),
             Ok(false)
@@ -240,7 +240,7 @@ mod suite {
         assert_eq!(table.invalidate(stag, Invalidator::Remote(OURS)), Ok(true));
         assert_eq!(table.pin(stag, OURS).err(), Some(AccessError::InvalidStag));
         assert_eq!(table.invalidate(stag, Invalidator::Remote(OURS)), Ok(false));
-        // Our own user may not know yet that the peer was first; but it has to know the key.
+        // The local user may be later than the peer, but must name the current key.
         assert_eq!(table.invalidate(stag, Invalidator::Local(OURS)), Ok(false));
         let again = registered(&table, &region, 4, 0, ALL, &buffers)?;
         assert_eq!(
@@ -248,14 +248,14 @@ mod suite {
             Err(AccessError::InvalidStag)
         );
         assert_eq!(table.invalidate(again, Invalidator::Local(OURS)), Ok(true));
-        // Another queue pair of the domain has no part in it, valid or not.
+        // Another queue pair of the domain can not invalidate the region.
         let ours = registered(&table, &region, 5, 0, ALL, &buffers)?;
         for by in [Invalidator::Remote(SISTER), Invalidator::Local(SISTER)] {
             assert_eq!(table.invalidate(ours, by), Err(AccessError::NotAssociated));
         }
         assert!(table.pin(ours, OURS).is_ok());
         assert_eq!(table.invalidate(ours, Invalidator::Remote(OURS)), Ok(true));
-        // Memory of a process is shared by all streams of its domain (DDP-89, RDMAP-36).
+        // All streams of the domain share a region of a process (DDP-89, RDMAP-36).
         let shared = table.create(PD, Kind::User, None)?;
         let mut list = Segments::with_capacity(1, GFP_KERNEL)?;
         list.fill_for_test(&buffers)?;
@@ -290,10 +290,10 @@ mod suite {
             access: ALL,
         };
         let invalid = Err(AccessError::InvalidStag);
-        // Nothing is staged.
+        // No memory is staged.
         assert_eq!(table.register(OURS, &reg(1, 0, 8)), invalid);
         region.stage(|list| list.fill_for_test(&first))??;
-        // More than is staged, or beyond the last address.
+        // The length is more than is staged, or the range leaves the address space.
         assert_eq!(table.register(OURS, &reg(1, 0, 9)), invalid);
         assert_eq!(table.register(OURS, &reg(1, u64::MAX - 6, 8)), invalid);
         assert_eq!(
@@ -301,7 +301,7 @@ mod suite {
             Err(AccessError::NotAssociated)
         );
         assert_eq!(table.register(OURS, &reg(1, 0, 8)), Ok(()));
-        // While it is valid the next memory may be staged, but not registered.
+        // While the region is valid, memory can be staged, but not registered.
         region.stage(|list| list.fill_for_test(&second))??;
         assert_eq!(table.register(OURS, &reg(2, 0, 8)), invalid);
         let mut out = [0u8; 8];
@@ -320,7 +320,7 @@ mod suite {
         Ok(())
     }
 
-    /// DDP-90.
+    /// DDP-90: STag indices are spread over the whole range, without a constant step.
     #[test]
     fn stags_are_sparse_and_follow_no_rule() -> Result {
         const N: usize = 1000;
@@ -347,7 +347,7 @@ mod suite {
                 before = Some((*index, 0));
             }
         }
-        // 62 are expected in each part; one in 8000 steps is below 1024.
+        // Expected: 62 indices in each sixteenth; one step in 8000 below 1024.
         assert!(sixteenths.iter().all(|n| (20..130).contains(n)));
         assert!(near < 10);
         assert!(same_step == 0);

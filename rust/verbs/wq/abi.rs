@@ -2,8 +2,8 @@
 
 //! The layout of work and completion queue elements, for kernel users as for processes.
 //!
-//! Source: [`include/uapi/rdma/siw-abi.h`](srctree/include/uapi/rdma/siw-abi.h); an element is
-//! seen as an array of 64-bit words, little-endian.
+//! Source: [`include/uapi/rdma/siw-abi.h`](srctree/include/uapi/rdma/siw-abi.h). An element is an
+//! array of 64-bit words; fields are listed from the low bits on.
 //!
 //! | word | send (15 words)                        | receive (14)      | completion (4)              |
 //! |------|----------------------------------------|-------------------|-----------------------------|
@@ -43,17 +43,17 @@ const _: () = assert!((SQE_WORDS - INLINE) * 8 == MAX_INLINE);
 
 /// Flags of elements (`enum siw_wqe_flags`).
 pub(crate) mod flag {
-    /// The element is in use.
+    /// The element holds a work request or completion.
     pub(crate) const VALID: u16 = 1;
     /// The data is in the element.
     pub(crate) const INLINE: u16 = 1 << 1;
-    /// A completion is wanted.
+    /// The owner requests a completion.
     pub(crate) const SIGNALLED: u16 = 1 << 2;
-    /// The peer shall get a solicited event.
+    /// The message requests a solicited event at the peer.
     pub(crate) const SOLICITED: u16 = 1 << 3;
     /// The work request waits for earlier Reads.
     pub(crate) const READ_FENCE: u16 = 1 << 4;
-    /// The completion names an invalidated STag. In completions to kernel users only.
+    /// The completion names an invalidated STag. Only in completions for kernel users.
     pub(crate) const REM_INVAL: u16 = 1 << 5;
 }
 
@@ -71,9 +71,9 @@ pub(crate) mod opcode {
     pub(crate) const SEND_REMOTE_INV: u8 = 5;
     /// Receive.
     pub(crate) const RECEIVE: u8 = 8;
-    /// Local invalidation. Kernel users only.
+    /// Local invalidation. Only for kernel users.
     pub(crate) const INVAL_STAG: u8 = 10;
-    /// Fast registration. Kernel users only.
+    /// Fast registration. Only for kernel users.
     pub(crate) const REG_MR: u8 = 11;
 }
 
@@ -82,7 +82,7 @@ pub(crate) mod opcode {
 pub(crate) struct WqeHeader(pub(crate) u64);
 
 impl WqeHeader {
-    /// Puts a header together.
+    /// Makes a header of its fields.
     pub(super) fn new(flags: u16, num_sge: u8, opcode: u8, rkey: Stag) -> Self {
         Self(
             u64::from(flags)
@@ -98,13 +98,13 @@ impl WqeHeader {
         self.0 as u16 & flag != 0
     }
 
-    /// The number of scatter-gather elements, any 8-bit value.
+    /// The number of scatter-gather elements. Unchecked: any 8-bit value.
     #[inline]
     pub(super) fn num_sge(self) -> u8 {
         (self.0 >> 16) as u8
     }
 
-    /// The opcode, any 8-bit value.
+    /// The opcode. Unchecked: any 8-bit value.
     #[inline]
     pub(super) fn opcode(self) -> u8 {
         (self.0 >> 24) as u8
@@ -117,8 +117,8 @@ impl WqeHeader {
     }
 }
 
-/// The scatter-gather elements that begin at word `first`; `None` when `n` is more than `max` or
-/// the lengths add up to more than 32 bits.
+/// Decodes `n` scatter-gather elements from word `first` on. `None` when `n` exceeds `max`, or the
+/// sum of the lengths exceeds 32 bits.
 #[inline]
 pub(super) fn decode_sgl(words: &[u64], first: usize, n: u8, max: u8) -> Option<Sgl> {
     let mut sgl = Sgl::EMPTY;
@@ -156,7 +156,7 @@ pub(super) fn encode_sgl(words: &mut [u64], first: usize, sgl: &Sgl) {
     }
 }
 
-/// The inline data of a send queue element, all of the room for it.
+/// The inline data of a send queue element: all octets of the field.
 #[inline]
 pub(super) fn decode_inline(words: &[u64; SQE_WORDS]) -> [u8; MAX_INLINE] {
     let mut data = [0; MAX_INLINE];
@@ -167,7 +167,7 @@ pub(super) fn decode_inline(words: &[u64; SQE_WORDS]) -> [u8; MAX_INLINE] {
     data
 }
 
-/// Writes inline data of `len` octets and its length.
+/// Writes inline data and its length of `len` octets.
 pub(super) fn encode_inline(words: &mut [u64; SQE_WORDS], data: &[u8; MAX_INLINE], len: u32) {
     if let Some(word) = words.get_mut(SQE_SGES + 1) {
         *word = u64::from(len);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Receive queues: of one queue pair, or shared by several.
+//! Receive queues of one queue pair, and the receive ring that shared receive queues use too.
 //!
-//! A process fills them without ever telling us.
+//! A process posts receives by stores alone, without a doorbell.
 
 use kernel::{
     prelude::*,
@@ -59,15 +59,15 @@ use crate::{
 pub(crate) struct RecvRing {
     /// The elements.
     ring: Arc<Ring>,
-    /// Scatter-gather elements which the owner may use.
+    /// The largest number of scatter-gather elements in a work request.
     max_sge: u8,
-    /// The next element that a kernel owner fills, free running.
+    /// The index of the next element that a kernel owner fills, free running.
     #[pin]
     put: SpinLockIrq<u32>,
 }
 
 impl RecvRing {
-    /// A ring of `depth` elements (a power of two). Process context; sleeps.
+    /// Makes a ring of `depth` elements (a power of two). Process context; sleeps.
     pub(crate) fn new(depth: u32, max_sge: u8, owner: Owner) -> Result<impl PinInit<Self>> {
         let ring = Ring::new(depth, RQE_WORDS as u32, false, owner)?;
         Ok(pin_init!(Self {
@@ -88,14 +88,15 @@ impl RecvRing {
         self.posted(index).is_some()
     }
 
-    /// The header of the element at `index`, if it is in use. What is read afterwards is not older.
+    /// The header of the element at `index`, if it is in use. An acquire load: later loads of the
+    /// element are not older.
     #[inline]
     fn posted(&self, index: u32) -> Option<WqeHeader> {
         let header = WqeHeader(self.ring.header(index));
         header.has(flag::VALID).then_some(header)
     }
 
-    /// How many elements are in use: a look at each.
+    /// The number of elements in use. Reads the header of each element.
     pub(crate) fn posted_count(&self) -> u32 {
         let mut count: u32 = 0;
         for index in 0..self.ring.slots() {
@@ -104,14 +105,14 @@ impl RecvRing {
         count
     }
 
-    /// Takes the element at `index` out, if it is in use.
+    /// Takes the element at `index`, if it is in use.
     #[inline]
     pub(crate) fn take_at(&self, index: u32) -> Option<Result<RecvWqe, BadWqe>> {
         let header = self.posted(index)?;
         Some(self.take_posted(index, header))
     }
 
-    /// Takes the element at `index` out, whose header has been read.
+    /// Takes the element at `index`, whose header has been read.
     #[inline]
     fn take_posted(&self, index: u32, header: WqeHeader) -> Result<RecvWqe, BadWqe> {
         let words = self.ring.read::<RQE_WORDS>(index);
@@ -127,10 +128,10 @@ impl RecvRing {
         }
     }
 
-    /// Appends work requests of a kernel user; stops at the first that can not be. Any context.
+    /// Appends work requests of a kernel user; stops at the first that fails. Any context.
     ///
-    /// `EINVAL` for one that makes no sense or when a process owns the ring, `ENOMEM` when it is
-    /// full.
+    /// `EINVAL` for an invalid work request, or when a process owns the ring. `ENOMEM` when the
+    /// ring is full.
     pub(crate) fn post(&self, wrs: &mut RecvWrs<'_>) -> Result {
         if self.ring.owner() == Owner::User {
             return Err(EINVAL);
@@ -168,23 +169,22 @@ impl RecvRing {
 
 /// The receive queue of one queue pair.
 pub(crate) struct OwnQueue {
-    /// The ring.
     ring: Arc<RecvRing>,
-    /// The next element to take, free running. Changed by the one consumer only: the holder of
-    /// the stream, later the flush.
+    /// The index of the next element to take, free running. Only the consumer changes it: the
+    /// context that holds the stream, later the flush.
     get: Atomic<u32>,
-    /// What is in it is flushed, and nothing else.
+    /// Work requests are flushed, and used for no message.
     closed: Atomic<bool>,
 }
 
 impl OwnQueue {
-    /// Takes the next work request out, if there is one, for a message or, where the queue may be
-    /// `closed`, to flush it.
+    /// Takes the next work request, if there is one. `closed`: also from a closed queue, to flush.
     #[inline]
     fn take(&self, closed: bool) -> Option<Result<RecvWqe, BadWqe>> {
         let at = self.get.load(Relaxed);
         let header = self.ring.posted(at)?;
-        // After the element: the owner posted it after the queue was closed, or it was not.
+        // Loaded after the header: the queue was still open when the owner posted the element, or
+        // the load sees the closing.
         if !closed && self.closed.load(Relaxed) {
             return None;
         }
@@ -194,16 +194,16 @@ impl OwnQueue {
     }
 }
 
-/// Where a queue pair gets its receive work requests from.
+/// The source of a queue pair's receive work requests.
 pub(crate) enum RecvSource {
-    /// A queue of its own.
+    /// The queue pair's own receive queue.
     Own(OwnQueue),
     /// A shared receive queue.
     Shared(Arc<Srq>),
 }
 
 impl RecvSource {
-    /// A queue of its own. Process context; sleeps.
+    /// Makes a queue pair's own receive queue. Process context; sleeps.
     pub(crate) fn own(ring: impl PinInit<RecvRing>) -> Result<Self> {
         Ok(Self::Own(OwnQueue {
             ring: Arc::pin_init(ring, GFP_KERNEL)?,
@@ -212,7 +212,7 @@ impl RecvSource {
         }))
     }
 
-    /// The ring of the queue pair's own, if it has one.
+    /// The ring of the queue pair's own receive queue; `None` with a shared one.
     pub(crate) fn ring(&self) -> Option<&RecvRing> {
         match self {
             Self::Own(own) => Some(&own.ring),
@@ -220,8 +220,8 @@ impl RecvSource {
         }
     }
 
-    /// Closes a queue of its own, or opens it again. What is posted to a closed queue is taken for
-    /// no message, and only [flushed](Self::take_to_flush). Any context.
+    /// Closes or reopens the queue pair's own receive queue. Work requests of a closed queue are
+    /// only [flushed](Self::take_to_flush). Any context.
     pub(crate) fn set_closed(&self, closed: bool) {
         if let Self::Own(own) = self {
             own.closed.store(closed, Relaxed);
@@ -231,8 +231,8 @@ impl RecvSource {
     /// Takes the next receive work request for a message, if there is one and the queue is not
     /// closed.
     ///
-    /// The caller is the one consumer of the queue pair: it holds the stream. Checked and read once,
-    /// as [`fetch`](super::send::SendQueue::fetch).
+    /// The caller is the consumer of the queue pair: it holds the stream. The element is read once
+    /// and then checked, as by [`fetch`](super::send::SendQueue::fetch).
     #[inline]
     pub(crate) fn take(&self) -> Option<Result<RecvWqe, BadWqe>> {
         match self {
@@ -241,9 +241,10 @@ impl RecvSource {
         }
     }
 
-    /// Takes the next receive work request of its own to flush it, if there is one.
+    /// Takes the next work request of the queue pair's own receive queue to flush it, if there is
+    /// one.
     ///
-    /// The caller is the one consumer of the queue pair: it flushes after the stream's end.
+    /// The caller is the consumer of the queue pair: it flushes after the stream's end.
     pub(crate) fn take_to_flush(&self) -> Option<Result<RecvWqe, BadWqe>> {
         match self {
             Self::Own(own) => own.take(true),
@@ -251,7 +252,7 @@ impl RecvSource {
         }
     }
 
-    /// Whether there is something of its own to flush.
+    /// Whether the queue pair's own receive queue has a work request.
     pub(crate) fn is_pending(&self) -> bool {
         match self {
             Self::Own(own) => own.ring.is_valid(own.get.load(Relaxed)),

@@ -2,12 +2,12 @@
 
 //! The send queue: filled by its owner, emptied by the transmit engine.
 //!
-//! A process fills its ring by stores alone. It rings the doorbell only when it finds the element
-//! before its first new one already fetched (libsiw). So an element is given back with a full
-//! barrier when it is fetched, and the next one is looked at after that.
+//! A process posts by stores alone. libsiw rings the doorbell only if the element before the first
+//! new one has been fetched. The driver therefore releases a fetched element with a full barrier,
+//! and loads the next header after that.
 //!
-//! Once the queue is [closed](SendQueue::set_closed) nothing of it is executed any more, not even
-//! by a stream that has not ended yet.
+//! Work requests of a [closed](SendQueue::set_closed) queue are not executed, even while the stream
+//! has not ended.
 
 mod encode;
 
@@ -73,24 +73,24 @@ use crate::{
 pub(crate) struct SendQueue {
     /// The elements.
     ring: Arc<Ring>,
-    /// Every work request asks for a completion.
+    /// Every work request gets a completion (`IB_SIGNAL_ALL_WR`).
     signal_all: bool,
-    /// Scatter-gather elements which the owner may use.
+    /// The largest number of scatter-gather elements in a work request.
     max_sge: u8,
-    /// Octets of inline data which a kernel owner may use.
+    /// The largest number of octets of inline data for a kernel owner.
     max_inline: u32,
-    /// The next element to fetch, free running. Changed by the one consumer only: the holder of
-    /// the stream, later the flush.
+    /// The index of the next element to fetch, free running. Only the consumer changes it: the
+    /// context that holds the stream, later the flush.
     get: Atomic<u32>,
-    /// What is in it is flushed, and nothing else.
+    /// Work requests are flushed, not executed.
     closed: Atomic<bool>,
-    /// The next element that a kernel owner fills, free running.
+    /// The index of the next element that a kernel owner fills, free running.
     #[pin]
     put: SpinLockIrq<u32>,
 }
 
 impl SendQueue {
-    /// A queue of `depth` elements (a power of two). Process context; sleeps.
+    /// Makes a queue of `depth` elements (a power of two). Process context; sleeps.
     pub(crate) fn new(
         depth: u32,
         max_sge: u8,
@@ -115,24 +115,24 @@ impl SendQueue {
         &self.ring
     }
 
-    /// Elements of the ring: no more work requests than that are under way from it at a time.
+    /// The number of elements of the ring: the largest number of posted work requests.
     #[inline]
     pub(crate) fn depth(&self) -> u32 {
         self.ring.slots()
     }
 
-    /// Whether there is something to fetch.
+    /// Whether a work request waits in the queue, open or closed.
     #[inline]
     pub(crate) fn is_pending(&self) -> bool {
         self.is_posted(self.get.load(Relaxed))
     }
 
-    /// How many work requests there are to fetch: a guess. It is right if the owner fills the ring
-    /// in order and no context fetches meanwhile.
+    /// An estimate of the number of posted work requests. The estimate is exact if the owner fills
+    /// the ring in order and no context fetches meanwhile.
     #[inline]
     pub(crate) fn waiting(&self) -> u32 {
         let get = self.get.load(Relaxed);
-        // All in front of `there` have been posted, that at `not` has not.
+        // Invariant of the search: elements before `there` are posted, the one at `not` is not.
         let (mut there, mut not) = (0, self.depth());
         let mut at = 1;
         while at <= not {
@@ -153,48 +153,49 @@ impl SendQueue {
         there
     }
 
-    /// Whether the element at `index` is to be fetched.
+    /// Whether the element at `index` holds a work request.
     #[inline]
     fn is_posted(&self, index: u32) -> bool {
         WqeHeader(self.ring.header(index)).has(flag::VALID)
     }
 
-    /// Elements fetched so far, wrapping.
+    /// The number of elements fetched so far, modulo 2^32.
     #[inline]
     pub(crate) fn fetched(&self) -> u32 {
         self.get.load(Relaxed)
     }
 
-    /// Closes the queue, or opens it again: what is posted after this has closed it is not fetched,
-    /// only [flushed](Self::fetch_to_flush). Any context.
+    /// Closes or reopens the queue. Work requests of a closed queue are only
+    /// [flushed](Self::fetch_to_flush). Any context.
     pub(crate) fn set_closed(&self, closed: bool) {
         self.closed.store(closed, Relaxed);
     }
 
-    /// Takes the next work request out to execute it, if there is one and the queue is not closed.
+    /// Takes the next work request to execute it, if there is one and the queue is not closed.
     ///
-    /// The caller is the one consumer: it holds the stream.
-    /// The element is read once; what it says is checked; nothing the owner does later matters.
+    /// The caller is the consumer: it holds the stream. The element is read once, and the copy is
+    /// checked, so later stores of the owner have no effect.
     #[inline]
     pub(crate) fn fetch(&self) -> Option<Result<SendWqe, BadWqe>> {
         let (at, header) = self.next()?;
-        // After the element: the owner posted it after the queue was closed, or it was not.
+        // Loaded after the header: the queue was still open when the owner posted the element, or
+        // the load sees the closing.
         if self.closed.load(Relaxed) {
             return None;
         }
         Some(self.take(at, header))
     }
 
-    /// Takes the next work request out to flush it, if there is one.
+    /// Takes the next work request to flush it, if there is one.
     ///
-    /// The caller is the one consumer: it flushes after the stream's end.
+    /// The caller is the consumer: it flushes after the stream's end.
     pub(crate) fn fetch_to_flush(&self) -> Option<Result<SendWqe, BadWqe>> {
         let (at, header) = self.next()?;
         Some(self.take(at, header))
     }
 
-    /// The index and the header of the next element, if it has been posted. What is read afterwards
-    /// is not older.
+    /// The index and the header of the next element, if it has been posted. An acquire load: later
+    /// loads of the element are not older.
     #[inline]
     fn next(&self) -> Option<(u32, WqeHeader)> {
         let at = self.get.load(Relaxed);
@@ -202,7 +203,7 @@ impl SendQueue {
         header.has(flag::VALID).then_some((at, header))
     }
 
-    /// Takes out the element at `at`, whose header has been read.
+    /// Takes the element at `at`, whose header has been read.
     #[inline]
     fn take(&self, at: u32, header: WqeHeader) -> Result<SendWqe, BadWqe> {
         let words = self.ring.read::<SQE_WORDS>(at);
@@ -211,7 +212,7 @@ impl SendQueue {
         self.decode(header, &words)
     }
 
-    /// Makes sense of an element.
+    /// Decodes and checks an element.
     fn decode(&self, header: WqeHeader, words: &[u64; SQE_WORDS]) -> Result<SendWqe, BadWqe> {
         let &[id, _, to, ref rest @ ..] = words;
         let kernel = self.ring.owner() != Owner::User;
@@ -265,24 +266,25 @@ impl SendQueue {
         })
     }
 
-    /// What a Send or Write carries; `None` when there is too much of it.
+    /// The payload of a Send or Write; `None` when it exceeds the limits.
     fn payload(&self, header: WqeHeader, words: &[u64; SQE_WORDS]) -> Option<Payload> {
         if header.has(flag::INLINE) {
-            // The length stands where the first scatter-gather element has it.
+            // The length field is that of the first scatter-gather element.
             let len = *words.get(SQE_SGES + 1)? as u32;
             return InlineData::new(abi::decode_inline(words), len).map(Payload::Inline);
         }
         abi::decode_sgl(words, SQE_SGES, header.num_sge(), self.max_sge).map(Payload::Sgl)
     }
 
-    /// Where a Read puts its data.
+    /// The sink of a Read.
     fn sink(&self, header: WqeHeader, words: &[u64; SQE_WORDS]) -> Result<Sgl, WcStatus> {
         if header.has(flag::INLINE) {
             return Err(WcStatus::LocQpOp);
         }
         let sink = abi::decode_sgl(words, SQE_SGES, header.num_sge(), self.max_sge)
             .ok_or(WcStatus::LocLen)?;
-        // A sink's key goes on the wire, and the local DMA key never does (DDP-96).
+        // The Read Request carries the STag of the sink; the local DMA key never goes on the wire
+        // (DDP-96).
         let local = |sge: &Sge| sge.lkey == LOCAL_DMA_LKEY && sge.len != 0;
         if sink.as_slice().iter().any(local) {
             return Err(WcStatus::LocProt);
@@ -290,9 +292,10 @@ impl SendQueue {
         Ok(sink)
     }
 
-    /// Appends a work request of a kernel user. Any context.
+    /// Appends a work request of a kernel user, under the lock of [`put`](Self::put). Any context.
     ///
-    /// `EINVAL` for one that can not be, `ENOMEM` when the queue is full; nothing is changed then.
+    /// `EINVAL` for an invalid work request, `ENOMEM` when the queue is full; the queue is
+    /// unchanged then.
     pub(crate) fn post(&self, put: &mut u32, wr: SendWr<'_>) -> Result {
         if WqeHeader(self.ring.header(*put)).has(flag::VALID) {
             return Err(ENOMEM);

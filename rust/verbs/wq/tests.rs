@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit suite of the work queues: what an owner can put into its ring, and what becomes of it.
+//! KUnit suite of the work queues: elements that an owner stores, and their decoding.
 //!
-//! Tests play the owner through the ring itself, as a process does with its mapping.
+//! The tests store elements into the ring, as a process does through its mapping.
 
 use kernel::{
     prelude::*,
@@ -60,7 +60,6 @@ fn send_queue(owner: Owner) -> Result<Arc<SendQueue>> {
 struct Element {
     /// The header without the flag for "valid".
     header: WqeHeader,
-    /// The words of the element.
     words: [u64; SQE_WORDS],
 }
 
@@ -86,12 +85,12 @@ fn store(ring: &Ring, index: u32, element: &Element) {
     ring.publish(index, element.header.0 | u64::from(flag::VALID));
 }
 
-/// What becomes of an element that its owner posts.
+/// Posts an element to a new queue and fetches it.
 fn fetched(owner: Owner, element: &Element) -> Result<core::result::Result<SendWqe, BadWqe>> {
     let queue = send_queue(owner)?;
     store(queue.ring(), 0, element);
     let wqe = queue.fetch().ok_or(ENOENT)?;
-    // The element is given back, whatever it was.
+    // A fetch releases the element, valid or not.
     if WqeHeader(queue.ring().header(0)).has(flag::VALID) || queue.fetch().is_some() {
         return Err(EBUSY);
     }
@@ -107,7 +106,7 @@ fn refused(owner: Owner, element: &Element) -> Result<(WcOpcode, WcStatus)> {
     }
 }
 
-/// The operation of an element that is accepted.
+/// The decoded work request of an element; a refusal fails the test.
 fn accepted(owner: Owner, element: &Element) -> Result<SendWqe> {
     fetched(owner, element)?.map_err(|_| EINVAL)
 }
@@ -153,7 +152,7 @@ mod suite {
         assert_eq!(local.len(), 0);
         assert_eq!(invalidate.ok_or(EINVAL)?.get(), 0xabcd_ef01);
 
-        // Several pieces of a Read are all there.
+        // A Read has all its scatter-gather elements.
         let wqe = accepted(Owner::User, &element(opcode::READ, 0, 3))?;
         let SendOp::Read {
             sink, local_inv, ..
@@ -180,7 +179,7 @@ mod suite {
 
     #[test]
     fn unknown_opcodes_are_refused() -> Result {
-        // SEND_WITH_IMM, atomics, RECEIVE, READ_RESPONSE, and what has no meaning.
+        // SEND_WITH_IMM, atomics, RECEIVE, READ_RESPONSE, and unassigned values.
         for op in [4u8, 6, 7, 8, 9, 12, 13, 0x7f, 0x80, 0xff] {
             for owner in [Owner::User, Owner::KERNEL] {
                 assert_eq!(refused(owner, &element(op, 0, 1))?.1, WcStatus::LocQpOp);
@@ -198,7 +197,7 @@ mod suite {
                     WcStatus::LocLen
                 );
             }
-            // Two times 3 GiB leave 32 bits.
+            // The sum of twice 3 GiB exceeds 32 bits.
             let mut long = element(op, 0, 2);
             for index in [SQE_SGES + 1, SQE_SGES + 3] {
                 *long.words.get_mut(index).ok_or(EINVAL)? = 0xc000_0000 | 1 << 32;
@@ -232,7 +231,7 @@ mod suite {
             *word = u64::from(len);
             assert_eq!(refused(Owner::User, &element)?.1, WcStatus::LocLen);
         }
-        // A Read has no data to send.
+        // A Read has no payload, so no inline data.
         let element = super::element(opcode::READ, flag::INLINE, 1);
         assert_eq!(refused(Owner::User, &element)?.1, WcStatus::LocQpOp);
         Ok(())
@@ -283,7 +282,7 @@ mod suite {
         let queue = Arc::pin_init(queue, GFP_KERNEL)?;
         let element = element(opcode::SEND, 0, 0);
         let depth = queue.depth();
-        // From each place of the ring.
+        // From each slot of the ring.
         for _ in 0..2 * depth {
             let get = queue.fetched();
             for waiting in 0..=depth {
@@ -294,14 +293,14 @@ mod suite {
                 }
             }
             while queue.fetch().is_some() {}
-            // One element further.
+            // The next round starts one slot later.
             store(queue.ring(), get.wrapping_add(depth), &element);
             assert!(queue.fetch().is_some());
         }
         Ok(())
     }
 
-    /// RDMAP-65: also what was posted before, in order, from the moment of closing.
+    /// RDMAP-65: elements posted before the closing are flushed too, in order.
     #[test]
     fn a_closed_queue_is_only_flushed() -> Result {
         let queue = send_queue(Owner::User)?;
@@ -325,7 +324,7 @@ mod suite {
             assert!(matches!(receives.take_to_flush(), Some(Ok(wqe)) if wqe.id == id));
         }
         assert!(queue.fetch_to_flush().is_none() && receives.take_to_flush().is_none());
-        // A queue pair that was reset goes on where it was.
+        // A reset queue pair continues at the same index.
         queue.set_closed(false);
         receives.set_closed(false);
         store(queue.ring(), 3, &element(opcode::SEND, 0, 0));

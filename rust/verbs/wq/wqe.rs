@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work requests as the transmit and receive engines see them: read once, checked, in our memory.
+//! Decoded work requests for the transmit and receive engines: read once, checked, in driver
+//! memory.
 //!
-//! A value of these types never changes under the engine, whatever the owner of the ring does.
+//! Stores of the owner to the ring do not change a value of these types.
 
 use crate::verbs::{
     cq::{
@@ -19,10 +20,10 @@ pub(crate) const MAX_SGE: usize = 6;
 /// Octets of inline data in a work request (`SIW_MAX_INLINE`).
 pub(crate) const MAX_INLINE: usize = 80;
 
-/// One piece of local memory.
+/// A scatter-gather element: a range of local memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sge {
-    /// Where it starts: in the address space of its region, or a kernel address with key 0.
+    /// The first address: in the address space of the region, or a kernel address with key 0.
     pub(crate) addr: u64,
     /// The length in octets.
     pub(crate) len: u32,
@@ -31,7 +32,7 @@ pub(crate) struct Sge {
 }
 
 impl Sge {
-    /// Nothing.
+    /// An element without length.
     pub(super) const EMPTY: Self = Self {
         addr: 0,
         len: 0,
@@ -46,23 +47,22 @@ impl Sge {
 /// `n <= MAX_SGE`, and `total` is the sum of the lengths, which does not wrap.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sgl {
-    /// How many elements are used.
+    /// The number of elements in use.
     n: u8,
-    /// The elements.
     sge: [Sge; MAX_SGE],
-    /// Octets in all.
+    /// The sum of the lengths, in octets.
     total: u32,
 }
 
 impl Sgl {
-    /// No memory at all.
+    /// A list without elements.
     pub(crate) const EMPTY: Self = Self {
         n: 0,
         sge: [Sge::EMPTY; MAX_SGE],
         total: 0,
     };
 
-    /// Appends an element; `false` when the list is full or its length leaves 32 bits.
+    /// Appends an element; `false` when the list is full or the sum of lengths exceeds 32 bits.
     pub(crate) fn push(&mut self, sge: Sge) -> bool {
         let Some(total) = self.total.checked_add(sge.len) else {
             return false;
@@ -83,28 +83,27 @@ impl Sgl {
         self.sge.get(..usize::from(self.n)).unwrap_or(&[])
     }
 
-    /// Octets in all.
+    /// The sum of the lengths, in octets.
     #[inline]
     pub(crate) fn total(&self) -> u32 {
         self.total
     }
 }
 
-/// Data that came inside the work request.
+/// The inline data of a work request.
 ///
 /// # Invariants
 ///
 /// `len <= MAX_INLINE`.
 #[derive(Clone, Copy)]
 pub(crate) struct InlineData {
-    /// How many octets are used.
+    /// The number of octets in use.
     len: u8,
-    /// The octets.
     data: [u8; MAX_INLINE],
 }
 
 impl InlineData {
-    /// The first `len` octets of `data`; `None` when there are not so many.
+    /// The first `len` octets of `data`; `None` when `len` exceeds [`MAX_INLINE`].
     pub(super) fn new(data: [u8; MAX_INLINE], len: u32) -> Option<Self> {
         if len as usize > MAX_INLINE {
             return None;
@@ -123,7 +122,7 @@ impl InlineData {
     }
 }
 
-/// What a Send or Write carries.
+/// The payload of a Send or Write.
 pub(crate) enum Payload {
     /// The payload is in registered memory.
     Sgl(Sgl),
@@ -132,7 +131,7 @@ pub(crate) enum Payload {
 }
 
 impl Payload {
-    /// Octets in all.
+    /// The length in octets.
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         match self {
@@ -142,7 +141,7 @@ impl Payload {
     }
 }
 
-/// What a work request of the send queue asks for.
+/// The operation of a send work request.
 pub(crate) enum SendOp {
     /// RDMA Write to `remote` at `to`.
     Write {
@@ -153,29 +152,30 @@ pub(crate) enum SendOp {
         /// The tagged offset in it.
         to: u64,
     },
-    /// Send, also with invalidation of one of the peer's regions.
+    /// Send, or Send with Invalidate.
     Send {
         /// The source.
         local: Payload,
-        /// What the peer shall invalidate.
+        /// The peer's STag to invalidate.
         invalidate: Option<Stag>,
     },
     /// RDMA Read from `remote` at `to` into `sink`.
     ///
-    /// One Read Request goes out for each element of the sink.
+    /// Each element of the sink gets its own Read Request.
     Read {
-        /// Where the data goes; no element has key 0, and with `local_inv` there is one at most.
+        /// The sink. No element of non-zero length has key 0; with `local_inv` there is one at
+        /// most.
         sink: Sgl,
         /// The peer's region.
         remote: Stag,
         /// The tagged offset in it.
         to: u64,
-        /// The sink's region is invalidated when the data is there.
+        /// The region of the sink is invalidated after the Read Response.
         local_inv: bool,
     },
-    /// Invalidates a region of our own.
+    /// Invalidates a local region.
     LocalInv {
-        /// The key of the region.
+        /// The STag of the region.
         stag: Stag,
     },
     /// Makes a fast-registration region valid.
@@ -184,20 +184,20 @@ pub(crate) enum SendOp {
 
 /// A work request of the send queue.
 pub(crate) struct SendWqe {
-    /// The owner's name for it.
+    /// The owner's identifier of the work request (`wr_id`).
     pub(crate) id: u64,
-    /// A completion is wanted on success too.
+    /// The owner requests a completion on success too.
     pub(crate) signaled: bool,
-    /// The peer shall get a solicited event.
+    /// The message requests a solicited event at the peer.
     pub(crate) solicited: bool,
-    /// Starts only after all earlier Reads are done.
+    /// The work request starts only after all earlier Reads have completed.
     pub(crate) fence: bool,
-    /// What to do.
+    /// The operation.
     pub(crate) op: SendOp,
 }
 
 impl SendWqe {
-    /// The operation as its completion names it.
+    /// The opcode of the completion.
     #[inline]
     pub(crate) fn opcode(&self) -> WcOpcode {
         match self.op {
@@ -212,20 +212,19 @@ impl SendWqe {
 
 /// A work request of a receive queue.
 pub(crate) struct RecvWqe {
-    /// The owner's name for it.
+    /// The owner's identifier of the work request (`wr_id`).
     pub(crate) id: u64,
-    /// Where the message goes.
+    /// The buffer for the message.
     pub(crate) sgl: Sgl,
 }
 
-/// A work request that made no sense.
+/// An invalid work request.
 ///
 /// It is completed with `status`, and the queue pair goes to the error state.
 pub(crate) struct BadWqe {
-    /// The owner's name for it.
+    /// The owner's identifier of the work request (`wr_id`).
     pub(crate) id: u64,
-    /// The operation as its completion names it, as far as it can be told.
+    /// The opcode of the completion, as far as the element tells it.
     pub(crate) opcode: WcOpcode,
-    /// Why.
     pub(crate) status: WcStatus,
 }

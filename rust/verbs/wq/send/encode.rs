@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From a kernel user's work request to an element of the ring.
+//! The encoding of a kernel user's send work request as an element of the ring.
 
 use kernel::prelude::*;
 
@@ -32,7 +32,7 @@ use crate::{
 };
 
 impl SendQueue {
-    /// Makes an element of a work request.
+    /// Encodes a work request as header and words of an element. `EINVAL` for an invalid one.
     pub(super) fn encode(&self, wr: SendWr<'_>) -> Result<(WqeHeader, [u64; SQE_WORDS])> {
         let mut words = [0; SQE_WORDS];
         let mut flags = flag::VALID;
@@ -88,7 +88,7 @@ impl SendQueue {
         Ok((WqeHeader::new(flags, num_sge, op, rkey), words))
     }
 
-    /// Writes the local memory of a work request into an element; gives the number of
+    /// Writes the local memory of a work request into an element; returns the number of
     /// scatter-gather elements.
     fn encode_local(
         &self,
