@@ -33,8 +33,8 @@ use crate::sys::{
     }, //
 };
 
-/// Rights that a region can give, and hints; rights to what the device can not do give nothing. The
-/// optional range is for hints that a driver ignores where it does not know them.
+/// Access flags that registrations accept. Rights to operations that the device lacks have no
+/// effect. The optional range holds hints; a driver ignores unknown ones.
 const ACCESS: u32 = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
     | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
     | bindings::ib_access_flags_IB_ACCESS_REMOTE_READ
@@ -43,12 +43,12 @@ const ACCESS: u32 = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
     | bindings::ib_access_flags_IB_ACCESS_HUGETLB
     | bindings::ib_access_flags_IB_ACCESS_OPTIONAL;
 
-/// Rights that only a process's own device memory could give to the peer.
+/// Access flags that give rights to the peer.
 const REMOTE: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
     | bindings::ib_access_flags_IB_ACCESS_REMOTE_READ
     | bindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC;
 
-/// Pointers that carry an error.
+/// The pointer of a result, or an error pointer (`ERR_PTR()`).
 fn from_mr(result: Result<*mut bindings::ib_mr>) -> *mut bindings::ib_mr {
     match result {
         Ok(mr) => mr,
@@ -57,7 +57,7 @@ fn from_mr(result: Result<*mut bindings::ib_mr>) -> *mut bindings::ib_mr {
 }
 
 impl<D: Driver> Vtable<D> {
-    /// Puts a region into memory of its own, for `ib_core`.
+    /// Allocates the `ib_mr` of a region, with its keys. Process context; sleeps.
     fn wrap(inner: Arc<D::Mr>) -> Result<*mut bindings::ib_mr> {
         let key = D::mr_key(&inner);
         let mut base: bindings::ib_mr = pin_init::zeroed();
@@ -76,9 +76,9 @@ impl<D: Driver> Vtable<D> {
         }
     }
 
-    /// Registers all kernel memory, for local access.
+    /// `get_dma_mr`: registers all kernel memory, for local access.
     ///
-    /// Access by the peer to all of it is refused: no bounds would hold.
+    /// Remote access rights are refused: the region has no bounds.
     ///
     /// # Safety
     ///
@@ -104,7 +104,7 @@ impl<D: Driver> Vtable<D> {
         })())
     }
 
-    /// Registers memory of a process.
+    /// `reg_user_mr`: registers memory of a process.
     ///
     /// # Safety
     ///
@@ -164,7 +164,7 @@ impl<D: Driver> Vtable<D> {
         })())
     }
 
-    /// Makes a region for fast registration.
+    /// `alloc_mr`: makes a region for fast registration.
     ///
     /// # Safety
     ///
@@ -192,9 +192,9 @@ impl<D: Driver> Vtable<D> {
         })())
     }
 
-    /// Takes the pieces of the next registration. Any context.
+    /// `map_mr_sg`: stages the segments of the next registration. Any context.
     ///
-    /// Pieces need neither be page aligned nor adjacent.
+    /// Segments need neither be page aligned nor adjacent.
     ///
     /// # Safety
     ///
@@ -228,7 +228,7 @@ impl<D: Driver> Vtable<D> {
         })
     }
 
-    /// Ends a region.
+    /// `dereg_mr`: removes a region.
     ///
     /// # Safety
     ///
@@ -237,9 +237,9 @@ impl<D: Driver> Vtable<D> {
         mr: *mut bindings::ib_mr,
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: Made by `wrap`.
+        // SAFETY: `wrap` has allocated the object, and this call is the only one that frees it.
         let object = unsafe { KBox::from_raw(mr.cast::<MrObject<D>>()) };
-        // SAFETY: As above; still there.
+        // SAFETY: As above; the object is dropped only below.
         if let Ok(inner) = unsafe { MrObject::<D>::get(mr) } {
             D::dereg_mr(inner);
         }

@@ -23,22 +23,22 @@ use crate::sys::{
     }, //
 };
 
-/// The first page offset that is given out.
+/// The first page offset that is allocated.
 ///
-/// The library takes key `SIW_INVAL_UOBJ_KEY` for "no object", and a context that were given it
-/// could never map that object.
+/// libsiw takes key `SIW_INVAL_UOBJ_KEY` for "no object", so a process could not map an object with
+/// that key.
 const FIRST: u32 = (bindings::SIW_INVAL_UOBJ_KEY >> PAGE_SHIFT) + 1;
 /// The last page offset.
 const LAST: u32 = u32::MAX;
-/// From octets to pages.
+/// The binary logarithm of the page size in octets.
 const PAGE_SHIFT: u32 = kernel::page::PAGE_SHIFT as u32;
 
 /// An entry in the table of mappings of a user context.
 #[repr(C)]
 struct Entry {
-    /// What `ib_core` knows of it.
+    /// The part that `ib_core` uses.
     base: bindings::rdma_user_mmap_entry,
-    /// What is mapped.
+    /// The mapped ring.
     ring: Arc<Ring>,
 }
 
@@ -48,7 +48,8 @@ const _: () = assert!(offset_of!(Entry, base) == 0);
 ///
 /// # Invariants
 ///
-/// An inserted entry, and the context is there: the core ends all objects before it.
+/// The entry is inserted, and its context is alive: `ib_core` destroys all objects of a context
+/// first.
 pub(super) struct Mapping(NonNull<Entry>);
 
 impl Mapping {
@@ -58,7 +59,7 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// `context` is alive, and what it is to be mapped for ends before it.
+    /// `context` is alive, and the object that holds the mapping is destroyed before it.
     pub(super) unsafe fn new(
         context: NonNull<bindings::ib_ucontext>,
         ring: Arc<Ring>,
@@ -87,15 +88,15 @@ impl Mapping {
             )
         };
         if let Err(error) = to_result(ret) {
-            // SAFETY: Not inserted, so it is still ours.
+            // SAFETY: The insertion failed, so `ib_core` has no reference to the entry.
             drop(unsafe { KBox::from_raw(entry) });
             return Err(error);
         }
-        // INVARIANT: Inserted.
+        // INVARIANT: The insertion has succeeded.
         NonNull::new(entry).map(Self).ok_or(ENOMEM)
     }
 
-    /// The offset at which the process maps it.
+    /// The offset for `mmap()`, in octets.
     pub(super) fn key(&self) -> u64 {
         // SAFETY: By the invariant of the type.
         let page = unsafe { (*self.0.as_ptr()).base.start_pgoff };
@@ -104,14 +105,14 @@ impl Mapping {
 }
 
 impl Drop for Mapping {
-    /// Ends new mappings of the ring; an existing mapping keeps its pages.
+    /// Prevents new mappings of the ring; an existing mapping keeps its pages.
     fn drop(&mut self) {
         // SAFETY: By the invariant of the type.
         unsafe { bindings::rdma_user_mmap_entry_remove(self.0.as_ptr().cast()) }
     }
 }
 
-/// Maps what a process asks for.
+/// Maps the ring that the offset of `vma` names; `EINVAL` when there is none.
 ///
 /// # Safety
 ///
@@ -120,21 +121,22 @@ pub(super) unsafe extern "C" fn mmap(
     context: *mut bindings::ib_ucontext,
     vma: *mut bindings::vm_area_struct,
 ) -> c_int {
-    // SAFETY: The caller's promise; checks the offset and the length.
+    // SAFETY: The caller's promise. The function checks the offset and the length.
     let entry = unsafe { bindings::rdma_user_mmap_entry_get(context, vma.cast()) };
     if entry.is_null() {
         return EINVAL.to_errno();
     }
-    // SAFETY: All entries of our contexts are of this type, and this one is referenced.
+    // SAFETY: All entries of the driver's contexts are of this type, and the call above has taken a
+    // reference.
     let ring = unsafe { &(*entry.cast::<Entry>()).ring };
-    // SAFETY: The memory is that of `vmalloc()`, and the area is not longer than it.
+    // SAFETY: The memory is from `vmalloc()`; the lookup has checked that the area is not longer.
     let ret = unsafe { bindings::rsiw_ring_map(vma.cast(), ring.as_ptr()) };
     // SAFETY: The reference taken above; the pages have their own.
     unsafe { bindings::rdma_user_mmap_entry_put(entry) };
     ret
 }
 
-/// Frees an entry.
+/// `mmap_free`: frees an entry.
 ///
 /// # Safety
 ///

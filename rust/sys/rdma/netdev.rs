@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Network interfaces as the device of a link sees them, and what happens to them.
+//! Network interfaces of verbs devices, and notifiers of their events.
 //!
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
@@ -30,24 +30,24 @@ use crate::sys::{
     sync::work, //
 };
 
-/// What an interface is (`ARPHRD_*`).
+/// The hardware type of an interface (`ARPHRD_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetdevKind {
-    /// Ethernet, and all that looks so: veth, bridge, dummy, ...
+    /// Ethernet, also veth, bridge, dummy and similar.
     Ethernet,
     /// IEEE 802.
     Ieee802,
-    /// No link layer address: tun.
+    /// An interface without link layer address, as tun.
     Bare,
     /// The loopback interface.
     Loopback,
-    /// Anything else.
+    /// Any other type.
     Other,
 }
 
-/// All interfaces stay where they are as long as it lives: their notifiers wait (the RTNL).
+/// A lock against the removal and the move of interfaces: the RTNL.
 ///
-/// Belongs to the task that made it.
+/// The task that made the value drops it.
 pub(crate) struct Still(PhantomData<*mut ()>);
 
 impl Drop for Still {
@@ -57,22 +57,20 @@ impl Drop for Still {
     }
 }
 
-/// An interface with a reference held meanwhile.
+/// An interface that is borrowed for `'a`.
 pub(crate) struct Netdev<'a> {
-    /// The interface.
     netdev: NonNull<bindings::net_device>,
-    /// A copy of what is of interest.
+    /// A copy of its attributes.
     info: bindings::rsiw_netdev_info,
-    /// Borrowed.
     _kept: PhantomData<&'a ()>,
 }
 
 impl Netdev<'_> {
-    /// Looks at an interface.
+    /// Borrows an interface and copies its attributes; `None` for a null pointer.
     ///
     /// # Safety
     ///
-    /// `netdev` is null or an interface that stays as long as the value.
+    /// `netdev` is null, or an interface that stays allocated as long as the value exists.
     pub(super) unsafe fn new(netdev: *mut bindings::net_device) -> Option<Self> {
         let netdev = NonNull::new(netdev)?;
         let mut info: bindings::rsiw_netdev_info = pin_init::zeroed();
@@ -85,27 +83,26 @@ impl Netdev<'_> {
         })
     }
 
-    /// The interface.
     pub(super) fn as_ptr(&self) -> *mut bindings::net_device {
         self.netdev.as_ptr()
     }
 
-    /// The network namespace it is in now; `None` if that has begun to end.
+    /// The current network namespace of the interface; `None` if that namespace is being removed.
     ///
-    /// The interface may move meanwhile, and the namespace it was in may end: both wait for RCU.
+    /// The interface may move meanwhile, and its old namespace may be removed: both wait for RCU.
     pub(crate) fn netns(&self) -> Option<NetNs> {
-        // SAFETY: The interface is kept.
+        // SAFETY: The interface stays allocated, by the contract of `new`.
         let net = unsafe { bindings::rsiw_netdev_get_net(self.netdev.as_ptr().cast()) };
-        // SAFETY: The reference just taken is given on.
+        // SAFETY: The call above has taken the reference, which the value takes over.
         NonNull::new(net).map(|net| unsafe { NetNs::from_owned(net.cast()) })
     }
 
-    /// A number that no other interface has, as long as this one is there.
+    /// The identity of the interface, unique while the interface exists.
     pub(crate) fn id(&self) -> usize {
         self.netdev.as_ptr() as usize
     }
 
-    /// A number that no other network namespace has, as long as this one is there.
+    /// The identity of its network namespace, unique while the namespace exists.
     pub(crate) fn net_id(&self) -> usize {
         self.info.net as usize
     }
@@ -115,15 +112,16 @@ impl Netdev<'_> {
         self.info.ifindex
     }
 
-    /// The index of the L3 master device (VRF) that it is in; 0: none.
+    /// The index of the L3 master device (VRF) of the interface; 0: none.
     pub(crate) fn l3mdev(&self) -> u32 {
-        // SAFETY: The interface is kept.
+        // SAFETY: The interface stays allocated, by the contract of `new`.
         unsafe { bindings::rsiw_netdev_l3mdev(self.netdev.as_ptr().cast()) }
     }
 
-    /// Megabits per second; 0: not known. Process context without the RTNL; sleeps.
+    /// The link speed in megabits per second; 0: not known. Process context without the RTNL;
+    /// sleeps.
     pub(crate) fn speed(&self) -> u32 {
-        // SAFETY: The interface is kept.
+        // SAFETY: The interface stays allocated, by the contract of `new`.
         unsafe { bindings::rsiw_netdev_speed(self.netdev.as_ptr().cast()) }
     }
 
@@ -134,7 +132,7 @@ impl Netdev<'_> {
         name.get(..len).unwrap_or(&[])
     }
 
-    /// What it is.
+    /// The hardware type.
     pub(crate) fn kind(&self) -> NetdevKind {
         match u32::from(self.info.kind) {
             bindings::ARPHRD_ETHER => NetdevKind::Ethernet,
@@ -151,28 +149,29 @@ impl Netdev<'_> {
         (self.info.addr_len == 6 && address != [0; 6]).then_some(address)
     }
 
-    /// Writes the IP addresses of the interface as GIDs, up to the size of `room`; returns how
-    /// many. Process context.
+    /// Writes the IP addresses of the interface as GIDs, up to the length of `room`; returns their
+    /// number. Process context.
     pub(crate) fn gids(&self, room: &mut [[u8; 16]]) -> usize {
-        // SAFETY: The interface is kept; the length is that of the room.
+        // SAFETY: The interface stays allocated; the length is that of the slice.
         unsafe {
             bindings::rsiw_netdev_gids(self.netdev.as_ptr().cast(), room.as_mut_ptr(), room.len())
         }
     }
 
-    /// Keeps it where it was seen; `None` if it is not there any more. Process context; sleeps.
+    /// Takes the RTNL; `None` if the interface is gone, or has left the network namespace that
+    /// `new` saw. Process context; sleeps.
     pub(crate) fn hold_still(&self) -> Option<Still> {
-        // SAFETY: The interface is kept; the namespace it was seen in is only compared.
+        // SAFETY: The interface stays allocated; the pointer to the namespace is only compared.
         let held = unsafe {
             bindings::rsiw_netdev_hold_still(self.netdev.as_ptr().cast(), self.info.net.cast())
         };
-        // Not then_some(): what is made only to be dropped would unlock.
+        // Not then_some(): its argument is made in any case, and dropping it would unlock.
         held.then(|| Still(PhantomData))
     }
 
-    /// Whether an RDMA device with our driver id sits on it already, ours or not.
+    /// Whether the interface has an RDMA device with driver id `RDMA_DRIVER_SIW`, of any driver.
     pub(crate) fn has_device(&self) -> bool {
-        // SAFETY: The interface is kept; the device found is given back.
+        // SAFETY: The interface stays allocated; the reference to a found device is put.
         unsafe {
             let device = bindings::ib_device_get_by_netdev(
                 self.netdev.as_ptr().cast(),
@@ -187,22 +186,20 @@ impl Netdev<'_> {
     }
 }
 
-/// What happened to an interface.
+/// An event of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetdevEvent {
-    /// The interface goes, or moves to another network namespace.
+    /// The interface is being removed, or moves to another network namespace.
     Gone,
     /// The link layer address has changed.
     Address,
 }
 
-/// Has the driver told, from process context, that IP addresses or links have changed.
+/// The work item that reports changed IP addresses or links to the driver, in process context.
 #[pin_data]
 struct InterfaceNews<D: Driver> {
-    /// Tells it.
     #[pin]
     work: Work<InterfaceNews<D>>,
-    /// The driver.
     _driver: PhantomData<fn() -> D>,
 }
 
@@ -222,34 +219,34 @@ impl<D: Driver> WorkItem for InterfaceNews<D> {
 ///
 /// # Invariants
 ///
-/// Registered from the end of initialisation until dropped.
+/// The notifiers are registered from the end of initialisation until the value is dropped.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Notifiers<D: Driver> {
-    /// Of interfaces.
+    /// The notifier of interfaces.
     #[pin]
     netdev: Opaque<bindings::notifier_block>,
-    /// Of IPv4 addresses.
+    /// The notifier of IPv4 addresses.
     #[pin]
     inet: Opaque<bindings::notifier_block>,
-    /// Of IPv6 addresses.
+    /// The notifier of IPv6 addresses.
     #[pin]
     inet6: Opaque<bindings::notifier_block>,
-    /// What both of them queue.
+    /// The work item that the notifiers queue.
     news: Arc<InterfaceNews<D>>,
-    /// Of network namespaces.
+    /// The operations of network namespaces.
     #[pin]
     pernet: Opaque<bindings::pernet_operations>,
-    /// The driver.
     _driver: PhantomData<D>,
 }
 
-// SAFETY: The blocks belong to the chains.
+// SAFETY: Only the notifier chains access the blocks, under their own locks.
 unsafe impl<D: Driver> Send for Notifiers<D> {}
 // SAFETY: As above.
 unsafe impl<D: Driver> Sync for Notifiers<D> {}
 
 impl<D: Driver> Notifiers<D> {
-    /// Registers them. The driver may be called before this returns.
+    /// Registers the notifiers. Callbacks may run before initialisation ends. Process context;
+    /// sleeps.
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             netdev: Opaque::new(bindings::notifier_block {
@@ -276,9 +273,9 @@ impl<D: Driver> Notifiers<D> {
                 ..pin_init::zeroed()
             }),
             _driver: PhantomData,
-            // The addresses are only final now.
+            // The blocks are pinned, so their addresses are final here.
             _: {
-                // SAFETY: Pinned blocks that `drop` takes out again.
+                // SAFETY: The blocks are pinned, and `drop` unregisters them.
                 unsafe {
                     to_result(bindings::register_pernet_subsys(pernet.get()))?;
                     let ret = bindings::register_netdevice_notifier(netdev.get());
@@ -286,7 +283,7 @@ impl<D: Driver> Notifiers<D> {
                         bindings::unregister_pernet_subsys(pernet.get());
                         return Err(Error::from_errno(ret));
                     }
-                    // Both registrations can not fail.
+                    // Neither registration can fail.
                     bindings::register_inetaddr_notifier(inet.get());
                     bindings::rsiw_register_inet6addr_notifier(inet6.get());
                 }
@@ -294,11 +291,11 @@ impl<D: Driver> Notifiers<D> {
         })
     }
 
-    /// An event of an interface.
+    /// Handles an event of an interface.
     ///
     /// # Safety
     ///
-    /// Called by the chain of interfaces with our block, under the RTNL.
+    /// Called by the chain of interfaces with the block `netdev`, under the RTNL.
     unsafe extern "C" fn netdev_event(
         block: *mut bindings::notifier_block,
         event: kernel::ffi::c_ulong,
@@ -307,58 +304,59 @@ impl<D: Driver> Notifiers<D> {
         let event = match event as bindings::netdev_cmd {
             bindings::netdev_cmd_NETDEV_UNREGISTER => NetdevEvent::Gone,
             bindings::netdev_cmd_NETDEV_CHANGEADDR => NetdevEvent::Address,
-            // The speed is asked for later: the lock that this takes may be held here.
+            // The work item reads the speed: that may take a lock which the caller holds here.
             bindings::netdev_cmd_NETDEV_UP | bindings::netdev_cmd_NETDEV_CHANGE => {
-                // SAFETY: The block is part of a value that stays as long as it is registered.
+                // SAFETY: The block is a field of a value that exists as long as the block is
+                // registered.
                 let this = unsafe { &*container_of!(Opaque::cast_from(block), Self, netdev) };
                 return this.queue_news();
             }
             _ => return bindings::NOTIFY_DONE as c_int,
         };
-        // SAFETY: The data of this chain names an interface, which stays during the call.
+        // SAFETY: The data of this chain names an interface, which exists during the call.
         if let Some(netdev) = unsafe { Netdev::new(bindings::rsiw_notifier_netdev(data).cast()) } {
             D::netdev_event(event, &netdev);
         }
         bindings::NOTIFY_DONE as c_int
     }
 
-    /// An event of an IPv4 address.
+    /// Handles an event of an IPv4 address.
     ///
     /// # Safety
     ///
-    /// Called by the chain of IPv4 addresses with our block.
+    /// Called by the chain of IPv4 addresses with the block `inet`.
     unsafe extern "C" fn inet_event(
         block: *mut bindings::notifier_block,
         _event: kernel::ffi::c_ulong,
         _data: *mut c_void,
     ) -> c_int {
-        // SAFETY: The block is part of a value that stays as long as it is registered.
+        // SAFETY: The block is a field of a value that exists as long as the block is registered.
         let this = unsafe { &*container_of!(Opaque::cast_from(block), Self, inet) };
         this.queue_news()
     }
 
-    /// An event of an IPv6 address, maybe in softirq.
+    /// Handles an event of an IPv6 address, in process or softirq context.
     ///
     /// # Safety
     ///
-    /// Called by the chain of IPv6 addresses with our block.
+    /// Called by the chain of IPv6 addresses with the block `inet6`.
     unsafe extern "C" fn inet6_event(
         block: *mut bindings::notifier_block,
         _event: kernel::ffi::c_ulong,
         _data: *mut c_void,
     ) -> c_int {
-        // SAFETY: The block is part of a value that stays as long as it is registered.
+        // SAFETY: The block is a field of a value that exists as long as the block is registered.
         let this = unsafe { &*container_of!(Opaque::cast_from(block), Self, inet6) };
         this.queue_news()
     }
 
-    /// Has the driver told that addresses or links have changed. Any context.
+    /// Queues the report of changed addresses or links to the driver. Any context.
     fn queue_news(&self) -> c_int {
         let _ = work::process().enqueue(self.news.clone());
         bindings::NOTIFY_DONE as c_int
     }
 
-    /// The end of a network namespace, before anything in it is gone.
+    /// Handles the removal of a network namespace, before its interfaces and sockets are removed.
     ///
     /// # Safety
     ///

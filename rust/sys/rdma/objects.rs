@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The driver's objects inside of the memory that `ib_core` allocates.
+//! The driver's objects inside the memory that `ib_core` allocates.
 //!
-//! `ib_core` allocates its objects with as much room as the vtable says; ours begin with its
-//! structure and hold an [`Arc`] of the driver's. That memory comes zeroed, which is an object
-//! without anything in it.
+//! `ib_core` allocates objects of the size that the vtable states. An object begins with the
+//! structure of `ib_core` and holds an [`Arc`] of the driver's object. `ib_core` zeroes the memory,
+//! which is an empty object.
 
 use core::mem::offset_of;
 
@@ -31,17 +31,18 @@ use crate::sys::{
     }, //
 };
 
-/// An object of `ib_core`'s type `B` that stands for the driver's `T`.
+/// An object of `ib_core`'s type `B` that holds the driver's object `T`.
 ///
-/// `ib_core` changes its part at any time, so no reference to that part is made, and none to the whole
-/// object while others know it. All zero is a valid value: no object of the driver, no mappings.
+/// `ib_core` may change its part at any time. So the driver forms no reference to that part, and
+/// none to the whole object while others can reach it. All zero is a valid value: no object of the
+/// driver, no mappings.
 #[repr(C)]
 pub(super) struct Object<B, T, C = ()> {
-    /// What `ib_core` knows.
+    /// The part of `ib_core`.
     base: Opaque<B>,
-    /// What the driver knows.
+    /// The driver's object.
     inner: Option<Arc<T>>,
-    /// The users of `base`, where the driver has references to it.
+    /// The count of the driver's references to `base`, where it has some.
     core: Option<Arc<CoreRef<C>>>,
     /// The entries under which a process maps the rings.
     maps: [Option<Mapping>; 2],
@@ -54,7 +55,7 @@ const _: () = assert!(size_of::<Option<Mapping>>() == size_of::<*const ()>());
 const _: () = assert!(size_of::<Option<Arc<CoreRef<()>>>>() == size_of::<*const ()>());
 
 impl<B, T, C> Object<B, T, C> {
-    /// A fresh object around `base`, for those which the driver allocates.
+    /// Makes an object around `base`, for types that the driver allocates.
     pub(super) fn new(base: B, inner: Arc<T>) -> Self {
         Self {
             base: Opaque::new(base),
@@ -64,11 +65,12 @@ impl<B, T, C> Object<B, T, C> {
         }
     }
 
-    /// Puts the driver's object and its mappings in.
+    /// Stores the driver's object and its mappings.
     ///
     /// # Safety
     ///
-    /// `base` is the beginning of such an object, zeroed or emptied, and not in use otherwise.
+    /// `base` is the beginning of such an object, zeroed or emptied. No other context uses the
+    /// object.
     pub(super) unsafe fn fill(
         base: *mut B,
         inner: Arc<T>,
@@ -76,7 +78,7 @@ impl<B, T, C> Object<B, T, C> {
         maps: [Option<Mapping>; 2],
     ) {
         let this = base.cast::<Self>();
-        // SAFETY: The caller's promise: these fields are not in use otherwise.
+        // SAFETY: The caller's promise: no other context uses these fields.
         unsafe {
             (*this).inner = Some(inner);
             (*this).core = core;
@@ -84,7 +86,7 @@ impl<B, T, C> Object<B, T, C> {
         }
     }
 
-    /// The users of the core's part.
+    /// The count of the driver's references to the part of `ib_core`.
     ///
     /// # Safety
     ///
@@ -103,7 +105,7 @@ impl<B, T, C> Object<B, T, C> {
         unsafe { &(*this).core }.as_ref()
     }
 
-    /// The driver's object.
+    /// The driver's object; `EINVAL` when there is none.
     ///
     /// # Safety
     ///
@@ -122,19 +124,20 @@ impl<B, T, C> Object<B, T, C> {
         unsafe { &(*this).inner }.as_ref().ok_or(EINVAL)
     }
 
-    /// Waits for the users of the core's part, ends the mappings and takes the driver's object out.
-    /// Process context; sleeps.
+    /// Waits for the references to the part of `ib_core`, drops the mappings and takes the driver's
+    /// object. Process context; sleeps.
     ///
     /// # Safety
     ///
-    /// `base` is the beginning of such an object, and only its counted users use it.
+    /// `base` is the beginning of such an object. Only holders of counted references use the
+    /// object.
     pub(super) unsafe fn empty(base: *mut B) -> Option<Arc<T>> {
         // SAFETY: The caller's promise.
         if let Some(core) = unsafe { Self::core(base) } {
             core.retire();
         }
         let this = base.cast::<Self>();
-        // SAFETY: The caller's promise: these fields are not in use any more.
+        // SAFETY: The caller's promise: after `retire` no other context uses these fields.
         let (inner, core, maps) =
             unsafe { (&mut (*this).inner, &mut (*this).core, &mut (*this).maps) };
         *maps = [None, None];
@@ -160,7 +163,7 @@ pub(super) type MrObject<D> = Object<bindings::ib_mr, <D as Driver>::Mr>;
 ///
 /// # Safety
 ///
-/// `device` is a registered device of `D` as long as `'a`.
+/// `device` is a registered device of `D` during `'a`.
 pub(crate) unsafe fn device<'a, D: Driver>(
     device: *mut bindings::ib_device,
 ) -> Result<&'a Arc<D::Device>> {
@@ -168,21 +171,21 @@ pub(crate) unsafe fn device<'a, D: Driver>(
     unsafe { DeviceObject::<D>::get(device) }
 }
 
-/// Leaves a queue pair counted as used, until [`put_qp`], and gives its pointer.
+/// Turns a counted reference to a queue pair into a pointer. [`put_qp`] drops the reference.
 pub(crate) fn leak_qp(hold: CoreHold<CoreQp>) -> *mut bindings::ib_qp {
     hold.leak().ptr().as_ptr()
 }
 
-/// Gives back what [`leak_qp`] has left counted.
+/// Drops a reference of [`leak_qp`].
 ///
 /// # Safety
 ///
-/// `qp` is a pointer that it has given, to a queue pair of a device of `D`; once for each.
+/// `qp` is from [`leak_qp`], a queue pair of a device of `D`. Each pointer is passed once.
 pub(crate) unsafe fn put_qp<D: Driver>(qp: *mut bindings::ib_qp) {
-    // SAFETY: The caller's promise: destroying the queue pair waits for this.
+    // SAFETY: The caller's promise: the destruction of the queue pair waits for this reference.
     let core = unsafe { QpObject::<D>::core(qp) }.cloned();
     if let Some(core) = core {
-        // SAFETY: The caller's promise. `core` outlasts the wait for this.
+        // SAFETY: The caller's promise. The clone keeps `core` alive until the call returns.
         unsafe { core.put_leaked() };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The path to a peer, as `modify_qp` names it.
+//! The path to a peer in `modify_qp`.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -9,44 +9,46 @@ use crate::sys::bindings;
 /// A route by global addresses (`struct ib_global_route`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// Our own GID.
+    /// The local GID.
     pub(crate) local: [u8; 16],
     /// The index of the local GID in the table.
     pub(crate) local_index: u8,
     /// The peer's GID.
     pub(crate) remote: [u8; 16],
-    /// Flow label of IPv6.
+    /// The flow label of IPv6.
     pub(crate) flow_label: u32,
-    /// Hops that a packet may take.
+    /// The hop limit.
     pub(crate) hop_limit: u8,
-    /// Traffic class.
+    /// The traffic class.
     pub(crate) traffic_class: u8,
 }
 
 /// An address vector (`struct rdma_ah_attr`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AddressVector {
-    /// The route; without one only the number of the peer's queue pair is known.
+    /// The route; `None`: the attributes name the peer by queue pair number alone.
     pub(crate) route: Option<Route>,
-    /// Service level.
+    /// The service level.
     pub(crate) service_level: u8,
-    /// Limit of the rate, as a code.
+    /// The rate limit (`enum ib_rate`).
     pub(crate) static_rate: u8,
 }
 
 impl AddressVector {
-    /// From the C structure.
+    /// Copies the C structure.
     ///
     /// # Safety
     ///
-    /// `ib_core` has filled it in for `modify_qp`: with a route there is our own GID.
+    /// `ib_core` has filled in `ah` for `modify_qp`: with a route, `sgid_attr` is null or a live
+    /// entry.
     pub(super) unsafe fn from_raw(ah: &bindings::rdma_ah_attr) -> Self {
         let global = u32::from(ah.ah_flags) & bindings::ib_ah_flags_IB_AH_GRH != 0;
-        // SAFETY: Null or, by this function's contract, an entry that is kept during the call.
+        // SAFETY: The pointer is null or, by this function's contract, an entry kept during the
+        // call.
         let local = unsafe { ah.grh.sgid_attr.as_ref() }.filter(|_| global);
         Self {
             route: local.map(|local| Route {
-                // SAFETY: Plain octets in either form.
+                // SAFETY: All members of the union are plain octets.
                 local: unsafe { local.gid.raw },
                 local_index: ah.grh.sgid_index,
                 // SAFETY: As above.
@@ -60,7 +62,7 @@ impl AddressVector {
         }
     }
 
-    /// Into the C structure.
+    /// Writes the C structure.
     pub(super) fn fill(&self, ah: &mut bindings::rdma_ah_attr) {
         ah.sl = self.service_level;
         ah.static_rate = self.static_rate;

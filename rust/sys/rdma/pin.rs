@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Values that can be taken away while others are using them.
+//! Revocable values that readers pin.
 //!
-//! A [`PinCell`] is either published, with an 8-bit key, or not. Readers pin it; revocation
-//! waits until the last pin is gone, and then has exclusive access. Pins are held with
-//! bottom halves disabled and for a bounded time, so the wait is a short spin.
+//! A [`PinCell`] is either published, with an 8-bit key, or not. Readers pin the value; a
+//! revocation waits until the last pin is dropped, and then has exclusive access. Readers hold pins
+//! with bottom halves disabled and for a bounded time, so the wait is a short spin.
 //!
-//! With `CONFIG_PREEMPT_RT` a context that holds pins can be preempted, also by a real-time thread that
-//! revokes. There a revocation sleeps: it takes the lock that a context holds as long as it has pins
-//! (`rust/helpers/pin.c`), which lends that context its priority.
+//! With `CONFIG_PREEMPT_RT` a context that holds pins can be preempted, also by a real-time thread
+//! that revokes. There a context holds a lock as long as it has pins (`rust/helpers/pin.c`). A
+//! revocation sleeps on that lock, so the holder inherits its priority.
 //!
 //! The state word:
 //!
@@ -41,27 +41,26 @@ use kernel::{
 
 use crate::sys::bindings;
 
-/// Published.
+/// The value is published.
 const PUBLISHED: u64 = 1 << 63;
-/// A context is changing the value or waiting to.
+/// A context changes the value, or waits for pins to do so.
 const BUSY: u64 = 1 << 62;
-/// Where the key is.
+/// The lowest bit of the key.
 const KEY_SHIFT: u32 = 32;
-/// The key.
+/// The bits of the key.
 const KEY: u64 = 0xff << KEY_SHIFT;
-/// The number of pins.
+/// The bits of the number of pins.
 const PINS: u64 = 0xffff_ffff;
 
 /// A value that readers pin and its owner can revoke.
 ///
 /// # Invariants
 ///
-/// Only the context that has set `BUSY` changes the value. It does so after the end of all pins that were
+/// Only the context that has set `BUSY` changes the value. That context first waits for all pins
 /// made while `PUBLISHED` was set. The value is read only through such pins.
 pub(crate) struct PinCell<T> {
-    /// See the head of the file.
+    /// The state word, described at the head of the file.
     state: Atomic<u64>,
-    /// The value.
     value: UnsafeCell<T>,
 }
 
@@ -70,20 +69,19 @@ unsafe impl<T: Send> Send for PinCell<T> {}
 // SAFETY: Pins give shared access from several CPUs, `publish` and `revoke` exclusive one.
 unsafe impl<T: Send + Sync> Sync for PinCell<T> {}
 
-/// Something that has a [`PinCell`] in it; implemented by [`impl_has_pin_cell!`].
+/// An object with a [`PinCell`] as a field; implemented by [`impl_has_pin_cell!`].
 ///
 /// # Safety
 ///
-/// `cell` returns a field of the object, the same one at each call.
+/// `cell` returns the same field of the object at each call.
 pub(crate) unsafe trait HasPinCell {
     /// The type of the value.
     type Value;
 
-    /// The cell.
     fn cell(&self) -> &PinCell<Self::Value>;
 }
 
-/// Names the field of an object that is its [`PinCell`].
+/// Implements [`HasPinCell`] for a type; names the field.
 macro_rules! impl_has_pin_cell {
     (impl HasPinCell<$value:ty> for $owner:ty { self.$field:ident }) => {
         // SAFETY: The field of that name: a pattern, other than `self.field`, follows no `Deref`.
@@ -93,7 +91,7 @@ macro_rules! impl_has_pin_cell {
             #[inline]
             fn cell(&self) -> &$crate::sys::rdma::pin::PinCell<$value> {
                 let Self { $field, .. } = self;
-                // The compiler would coerce a reference by `Deref`, but no tuple of one.
+                // A tuple prevents a coercion by `Deref`: the compiler coerces a reference only.
                 let field = ($field,);
                 let (cell,): (&$crate::sys::rdma::pin::PinCell<$value>,) = field;
                 cell
@@ -103,14 +101,15 @@ macro_rules! impl_has_pin_cell {
 }
 pub(crate) use impl_has_pin_cell;
 
-/// Has this context hold pins, with bottom halves disabled. Nests; not with interrupts off.
+/// A section in which the context may hold pins: bottom halves are disabled. Sections nest. Not
+/// with interrupts off.
 struct PinSection(NotThreadSafe);
 
 impl PinSection {
-    /// Begins to hold pins.
+    /// Begins a section.
     #[inline]
     fn new() -> Self {
-        // SAFETY: Balanced by `drop`, which runs in the same task: the type is not `Send`.
+        // SAFETY: `drop` ends the section in the same task, since the type is not `Send`.
         unsafe { bindings::rsiw_pin_begin() };
         Self(NotThreadSafe)
     }
@@ -124,21 +123,21 @@ impl Drop for PinSection {
     }
 }
 
-/// Lets this context change a cell, with bottom halves disabled. Does not nest; not with interrupts off.
+/// The right of the context to change a cell: bottom halves are disabled. Does not nest. Not with
+/// interrupts off.
 ///
-/// With `CONFIG_PREEMPT_RT` other contexts that want to change the cell sleep meanwhile.
+/// With `CONFIG_PREEMPT_RT` other contexts that change the cell sleep meanwhile.
 struct ChangeGuard<'a, T> {
-    /// The cell.
     cell: &'a PinCell<T>,
-    /// Dropped in the task that made it.
+    /// The guard is dropped in the task that made it.
     _task: NotThreadSafe,
 }
 
 impl<'a, T> ChangeGuard<'a, T> {
-    /// For that cell.
+    /// Begins a change of `cell`.
     fn new(cell: &'a PinCell<T>) -> Self {
-        // SAFETY: Balanced by `drop`, which runs in the same task: the type is not `Send`. The address is
-        // only hashed.
+        // SAFETY: `drop` ends the change in the same task, since the type is not `Send`. The
+        // address is only hashed.
         unsafe { bindings::rsiw_pin_change_begin(core::ptr::from_ref(cell).cast()) };
         Self {
             cell,
@@ -155,7 +154,7 @@ impl<T> Drop for ChangeGuard<'_, T> {
 }
 
 impl<T> PinCell<T> {
-    /// An unpublished value.
+    /// Makes a cell with an unpublished value.
     pub(crate) const fn new(value: T) -> Self {
         Self {
             state: Atomic::new(0),
@@ -163,10 +162,11 @@ impl<T> PinCell<T> {
         }
     }
 
-    /// Adds a pin; takes it back and says no if the value is not published under `key`.
+    /// Adds a pin if the value is published under `key`. Otherwise removes the pin and returns
+    /// `false`.
     #[inline]
     fn try_pin(&self, key: u8) -> bool {
-        // At most one pin for each CPU and a few more: the count does not reach the key.
+        // Each CPU holds a bounded number of pins, so the count does not reach the key.
         let old = self.state.fetch_add(1, Acquire);
         let ok = old & PUBLISHED != 0 && (old & KEY) >> KEY_SHIFT == u64::from(key);
         if !ok {
@@ -175,17 +175,17 @@ impl<T> PinCell<T> {
         ok
     }
 
-    /// Takes a pin away.
+    /// Removes a pin.
     #[inline]
     fn unpin(&self) {
         self.state.fetch_sub(1, Release);
     }
 
-    /// Gets exclusive access: sets `BUSY`, and clears `PUBLISHED`, if `accept` returns `true` for a
-    /// state without `BUSY`. Otherwise returns `false`.
+    /// Begins exclusive access: sets `BUSY`, and clears `PUBLISHED`, if `accept` returns `true` for
+    /// a state without `BUSY`. Otherwise returns `false`.
     ///
-    /// The caller has a [`ChangeGuard`]: a busy context is on another CPU and soon done, and with
-    /// `CONFIG_PREEMPT_RT` there is none.
+    /// The caller has a [`ChangeGuard`]. So a busy context is on another CPU, and soon done. With
+    /// `CONFIG_PREEMPT_RT` there is no busy context.
     fn enter(&self, accept: impl Fn(u64) -> bool) -> bool {
         let mut old = self.state.load(Relaxed);
         loop {
@@ -204,7 +204,7 @@ impl<T> PinCell<T> {
         }
     }
 
-    /// Ends exclusive access, with the value published under a key or not.
+    /// Ends exclusive access; publishes the value under `key`, if there is one.
     fn leave(&self, key: Option<u8>) {
         let mut old = self.state.load(Relaxed);
         loop {
@@ -228,25 +228,25 @@ impl<T> PinCell<T> {
         if !self.enter(|old| old & PUBLISHED == 0) {
             return Err(EBUSY);
         }
-        // SAFETY: `BUSY` is ours, and the last `revoke` has waited for all pins.
+        // SAFETY: This context has set `BUSY`, and the last `revoke` has waited for all pins.
         let result = fill(unsafe { &mut *self.value.get() });
         self.leave(result.is_ok().then_some(key));
         result
     }
 
-    /// Whether the value is published, at this moment.
+    /// Whether the value is published. The answer may be stale when it returns.
     pub(crate) fn is_published(&self) -> bool {
         self.state.load(Acquire) & PUBLISHED != 0
     }
 
-    /// The key under which the value is published, at this moment.
+    /// The key under which the value is published. The answer may be stale when it returns.
     pub(crate) fn key(&self) -> Option<u8> {
         let state = self.state.load(Acquire);
         (state & PUBLISHED != 0).then_some(((state & KEY) >> KEY_SHIFT) as u8)
     }
 
-    /// Revokes the value: no new pin is made, and the call waits for the end of the old ones. Then
-    /// `after` has exclusive access, with bottom halves disabled.
+    /// Revokes the value: prevents new pins, waits for the existing ones, and then calls `after`
+    /// with exclusive access and bottom halves disabled.
     ///
     /// Any context with interrupts on; the caller holds no pin. Fails with `ENOENT` when the value is
     /// not published; a concurrent revocation is complete then.
@@ -258,8 +258,8 @@ impl<T> PinCell<T> {
         }
     }
 
-    /// As [`revoke`](Self::revoke), of a value that is published under `key` and that `accept`
-    /// agrees to. Fails with `EPERM` when it does not agree; pins are not disturbed then.
+    /// As [`revoke`](Self::revoke), if the value is published under `key` and `accept` returns
+    /// `true`. Fails with `EPERM` when `accept` returns `false`; existing pins stay valid then.
     pub(crate) fn revoke_if<R>(
         &self,
         key: u8,
@@ -270,7 +270,7 @@ impl<T> PinCell<T> {
         loop {
             if !self.try_pin(key) {
                 if self.state.load(Acquire) & BUSY != 0 {
-                    // A revocation is to be complete, a publication to be seen.
+                    // Wait: a revocation must be complete before `ENOENT`, a publication visible.
                     core::hint::spin_loop();
                     continue;
                 }
@@ -278,8 +278,8 @@ impl<T> PinCell<T> {
             }
             // SAFETY: The pin was made while the value was published under `key`.
             let accepted = accept(unsafe { &*self.value.get() });
-            // While the pin exists no other value is published. A busy context waits for the end of
-            // all pins, so this one ends.
+            // While the pin exists no other value is published. A busy context waits for all pins,
+            // so this context drops its pin before it tries again.
             let entered = accepted && self.try_enter();
             self.unpin();
             match (accepted, entered) {
@@ -290,8 +290,8 @@ impl<T> PinCell<T> {
         }
     }
 
-    /// Gets exclusive access to a published value that the caller has pinned, unless another context is
-    /// busy.
+    /// Begins exclusive access to a published value that the caller has pinned. Returns `false` if
+    /// another context is busy.
     fn try_enter(&self) -> bool {
         let mut old = self.state.load(Relaxed);
         while old & BUSY == 0 {
@@ -303,19 +303,19 @@ impl<T> PinCell<T> {
         false
     }
 
-    /// Waits for the pins of a value to which the caller has exclusive access, gives it to `after`,
-    /// and ends the access.
+    /// Completes a revocation: waits for the pins, calls `after` and ends the exclusive access. The
+    /// caller has set `BUSY`.
     fn finish_revoke<R>(&self, after: impl FnOnce(&mut T) -> R) -> Result<R> {
         while self.state.load(Acquire) & PINS != 0 {
-            // SAFETY: The caller holds no pin, so it is in no section.
+            // SAFETY: The caller holds no pin, so the context is in no pin section.
             unsafe { bindings::rsiw_pin_wait() };
             if cfg!(CONFIG_PREEMPT_RT) {
-                // What is left are pins about to be taken back.
+                // Any remaining pins are failed ones that `try_pin` is about to remove.
                 break;
             }
         }
-        // SAFETY: `BUSY` is ours, and there are no pins but those that are about to be taken back
-        // because `PUBLISHED` is not set.
+        // SAFETY: This context has set `BUSY`. The only pins are those that `try_pin` is about to
+        // remove, because `PUBLISHED` is not set; such pins read nothing.
         let result = after(unsafe { &mut *self.value.get() });
         self.leave(None);
         Ok(result)
@@ -326,30 +326,28 @@ impl<T> PinCell<T> {
 ///
 /// # Invariants
 ///
-/// A pin of `owner.cell()` that was made while the value was published.
+/// The value is a pin of `owner.cell()` made while the value was published.
 pub(crate) struct Pinned<H: HasPinCell> {
-    /// Keeps the cell.
+    /// Keeps the cell allocated.
     owner: Arc<H>,
-    /// Dropped after the pin: what waits for the pin waits for the section.
+    /// Dropped after the pin: with `CONFIG_PREEMPT_RT` a revocation waits for the section.
     _section: PinSection,
 }
 
 impl<H: HasPinCell> Pinned<H> {
-    /// Pins the value of `owner`, if it is published under `key`.
-    ///
-    /// Interrupts are on.
+    /// Pins the value of `owner`, if it is published under `key`. Any context with interrupts on.
     #[inline]
     pub(crate) fn new(owner: Arc<H>, key: u8) -> Option<Self> {
         let section = PinSection::new();
-        // Not `then_some`: a value made too much would take a pin away when it is dropped.
-        // INVARIANT: Just pinned.
+        // Not `then_some`: its argument is made in any case, and dropping it would remove a pin.
+        // INVARIANT: `try_pin` has made the pin.
         owner.cell().try_pin(key).then(|| Self {
             owner,
             _section: section,
         })
     }
 
-    /// What the value belongs to.
+    /// The object of the cell.
     #[inline]
     pub(crate) fn owner(&self) -> &H {
         &self.owner
@@ -391,11 +389,11 @@ mod tests {
         }, //
     };
 
-    /// Two numbers that are the same whenever they may be read.
+    /// Two numbers that are equal for every reader with a pin.
     #[pin_data]
     struct Twins {
         cell: PinCell<(u64, u64)>,
-        /// A reader saw them differ, or the number of times they were seen.
+        /// A reader has seen different numbers.
         differed: Atomic<bool>,
         seen: Atomic<u32>,
         stop: Atomic<bool>,
@@ -419,7 +417,7 @@ mod tests {
                     }
                     this.seen.add(1u32, Relaxed);
                 }
-                // Lets others have the CPU.
+                // Gives the CPU to the other contexts.
                 fsleep(Delta::from_micros(1));
             }
         }
@@ -464,7 +462,7 @@ mod tests {
         assert!(Pinned::new(twins.clone(), 0x5a).is_none());
         assert!(twins.cell.revoke_if(0x5a, |_| true, |_| ()) == Err(ENOENT));
         assert!(twins.cell.revoke(|_| ()) == Err(ENOENT));
-        // What could not be filled is not published.
+        // A failed `fill` leaves the value unpublished.
         assert!(twins.cell.publish(7, |_| Err(EIO)) == Err(EIO));
         assert!(Pinned::new(twins.clone(), 7).is_none());
         twins.cell.publish(7, |_| Ok(()))?;
@@ -478,7 +476,7 @@ mod tests {
         twins.cell.publish(1, |_| Ok(()))?;
         assert!(work::process().enqueue::<_, 0>(twins.clone()));
         let mut round = 0u64;
-        // Until the reader has had its chances; each of them with a change just before or after.
+        // Changes the value until the reader has made 2000 reads.
         while twins.seen.load(Relaxed) < 2000 && round < 2_000_000 {
             round = round.wrapping_add(1);
             let change = |value: &mut (u64, u64)| {

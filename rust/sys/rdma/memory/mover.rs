@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One walk over memory for both directions.
+//! The copy direction of a walk over the memory of a region.
 //!
-//! A process or a kernel user owns the region's memory, and may access it at the same time. So
-//! [`Octets`] copies it, and no reference to it is made.
+//! A process or a kernel user owns the memory, and may access it at the same time. So [`Octets`]
+//! copies the memory, and the driver forms no reference to it.
 
 use core::ptr::NonNull;
 
 use crate::sys::mm::octets::Octets;
 
-/// Copies one way between a buffer of the caller and memory at a kernel address.
+/// A copy in one direction between a buffer of the caller and memory at a kernel address.
 pub(super) trait Mover {
     /// Octets left to move.
     fn left(&self) -> usize;
@@ -18,11 +18,11 @@ pub(super) trait Mover {
     ///
     /// # Safety
     ///
-    /// `at` is valid kernel memory for `len` octets, by accesses that tolerate those of others.
+    /// `at` is valid kernel memory for `len` octets. Others may access it concurrently.
     unsafe fn step(&mut self, at: *mut u8, len: usize);
 }
 
-/// From the region into a buffer.
+/// The direction from the region into a buffer.
 pub(super) struct Out<'a>(pub(super) &'a mut [u8]);
 
 impl Mover for Out<'_> {
@@ -44,7 +44,7 @@ impl Mover for Out<'_> {
     }
 }
 
-/// From a buffer into the region.
+/// The direction from a buffer into the region.
 pub(super) struct In<'a>(pub(super) Octets<'a>);
 
 impl Mover for In<'_> {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit suite of the memory behind regions: pieces read as one range, and addresses without
-//! memory.
+//! KUnit suite of the memory of regions: segments read as one range, and unmapped addresses.
 
 use core::{
     mem::ManuallyDrop,
@@ -27,7 +26,7 @@ mod tests {
 
     #[test]
     fn pieces_are_one_range() -> Result {
-        // Pieces of odd lengths, one of them empty.
+        // Segments of odd lengths, one of them empty.
         let buffers = kvec![
             kvec![0u8; 7]?,
             kvec![0u8; 1]?,
@@ -52,7 +51,7 @@ mod tests {
                 at += 1;
             }
         }
-        // Every beginning, at lengths around the ends of pieces.
+        // Every offset near the ends of segments.
         let mut out = [0u8; 12];
         for off in 0..total {
             if (10..4098).contains(&off) {
@@ -72,12 +71,12 @@ mod tests {
         Ok(())
     }
 
-    /// A process may have mapped them for reading only, or share them with others (DDP-84).
+    /// DDP-84: a process may have mapped the pages read-only, or share them with other processes.
     #[test]
     fn pages_pinned_for_reading_are_not_written() -> Result {
         let page = Page::alloc_page(GFP_KERNEL | __GFP_ZERO)?;
         for writable in [true, false] {
-            // Without a umem, which only the end would use: there is none.
+            // There is no umem: only `drop` uses it, and `ManuallyDrop` prevents that.
             let mut backing = ManuallyDrop::new(Backing::User(UserPages {
                 umem: NonNull::dangling(),
                 pages: KVVec::from_elem(page.as_ptr().cast(), 1, GFP_KERNEL)?,
@@ -100,7 +99,7 @@ mod tests {
 
     #[test]
     fn stray_addresses_of_kernel_users_are_caught() {
-        // SAFETY: Only addresses that are refused, or that are those of a local variable.
+        // SAFETY: The test uses only addresses that are refused, and that of a local variable.
         let memory = unsafe { KernelMemory::new() };
         let mut out = [0u8; 8];
         for addr in [
@@ -111,7 +110,7 @@ mod tests {
             i64::MAX as u64,
             u64::MAX - 3,
         ] {
-            // Any low address may be User-mode Linux's own.
+            // User-mode Linux may have mapped any low address.
             if cfg!(not(CONFIG_UML)) || addr > i64::MAX as u64 {
                 assert!(memory.read(addr, &mut out).is_err());
             }
