@@ -54,13 +54,13 @@ use crate::sys::{
     }, //
 };
 
-/// Lets the process of a call map a ring; nothing for kernel users.
+/// Makes a mapping of a ring for the process of a call; `None` for kernel users.
 pub(super) fn map(udata: Option<Udata>, ring: Option<&Arc<Ring>>) -> Result<Option<Mapping>> {
     match (udata, ring) {
         (Some(udata), Some(ring)) => {
             let context = udata.context()?;
-            // SAFETY: That of the call being executed. The core ends all objects of a context before
-            // it, and with an object its mappings.
+            // SAFETY: The context is that of the current call. `ib_core` destroys all objects of a
+            // context first, and an object drops its mappings.
             Ok(Some(unsafe { Mapping::new(context, ring.clone())? }))
         }
         _ => Ok(None),
@@ -72,11 +72,11 @@ pub(super) fn key(mapping: &Option<Mapping>) -> u64 {
     mapping.as_ref().map_or(0, Mapping::key)
 }
 
-/// Hands a chain of work requests to `post`, and tells the caller which one was refused.
+/// Passes a chain of work requests to `post`, and stores the refused one in `*bad`.
 ///
 /// # Safety
 ///
-/// `head` is a valid chain, and `bad` null or room for a pointer.
+/// `head` is a valid chain; `bad` is null or writable.
 pub(super) unsafe fn post<T: Chained>(
     head: *const T,
     bad: *mut *const T,
@@ -93,7 +93,7 @@ pub(super) unsafe fn post<T: Chained>(
 }
 
 impl<D: Driver> Vtable<D> {
-    /// Makes a completion queue.
+    /// `create_cq`: makes a completion queue.
     ///
     /// # Safety
     ///
@@ -143,7 +143,7 @@ impl<D: Driver> Vtable<D> {
         })
     }
 
-    /// Ends a completion queue.
+    /// `destroy_cq`: destroys a completion queue.
     ///
     /// # Safety
     ///
@@ -152,21 +152,21 @@ impl<D: Driver> Vtable<D> {
         cq: *mut bindings::ib_cq,
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
-        // A handler that is still running may poll.
+        // The object stays filled until here: a running handler may poll the queue.
         // SAFETY: The caller's promise.
         if let Ok(inner) = unsafe { CqObject::<D>::get(cq) } {
             D::destroy_cq(inner);
         }
-        // SAFETY: As above, and the object is not in use any more.
+        // SAFETY: As above; after the call above only holders of counted references use the object.
         drop(unsafe { CqObject::<D>::empty(cq) });
         0
     }
 
-    /// Hands completions to a kernel user.
+    /// `poll_cq`: moves completions to a kernel user. Any context.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a queue of ours and room for `n` completions.
+    /// `ib_core` calls it with a queue of this driver and an array of `n` completions.
     pub(super) unsafe extern "C" fn poll_cq(
         cq: *mut bindings::ib_cq,
         n: c_int,
@@ -186,11 +186,11 @@ impl<D: Driver> Vtable<D> {
         })
     }
 
-    /// Arms a completion queue for a kernel user.
+    /// `req_notify_cq`: arms a completion queue for a kernel user. Any context.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a queue of ours.
+    /// `ib_core` calls it with a queue of this driver.
     pub(super) unsafe extern "C" fn req_notify_cq(
         cq: *mut bindings::ib_cq,
         flags: bindings::ib_cq_notify_flags,
@@ -210,7 +210,7 @@ impl<D: Driver> Vtable<D> {
         })
     }
 
-    /// Makes a queue pair.
+    /// `create_qp`: makes a queue pair.
     ///
     /// # Safety
     ///
@@ -270,7 +270,7 @@ impl<D: Driver> Vtable<D> {
         })
     }
 
-    /// Tells the process about its queue pair, and puts it into place.
+    /// Replies to the process, and stores the queue pair in its `ib_qp`.
     ///
     /// # Safety
     ///
@@ -305,11 +305,11 @@ impl<D: Driver> Vtable<D> {
         Ok(())
     }
 
-    /// Changes attributes of a queue pair.
+    /// `modify_qp`: changes attributes of a queue pair.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a queue pair of ours and attributes.
+    /// `ib_core` calls it with a queue pair of this driver and attributes.
     pub(super) unsafe extern "C" fn modify_qp(
         qp: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_attr,
@@ -332,11 +332,11 @@ impl<D: Driver> Vtable<D> {
         })
     }
 
-    /// Tells attributes of a queue pair.
+    /// `query_qp`: reads the attributes of a queue pair.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a queue pair of ours and room for the answer.
+    /// `ib_core` calls it with a queue pair of this driver and writable structures.
     pub(super) unsafe extern "C" fn query_qp(
         qp: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_attr,
@@ -348,7 +348,7 @@ impl<D: Driver> Vtable<D> {
             let (inner, attr, init) = unsafe { (QpObject::<D>::get(qp)?, &mut *attr, &mut *init) };
             *attr = pin_init::zeroed();
             *init = pin_init::zeroed();
-            // SAFETY: A live queue pair and its device.
+            // SAFETY: The queue pair and its device are alive during the call.
             unsafe {
                 let info = bindings::rsiw_port_info((*qp).device);
                 D::query_qp(inner).fill(info.mtu, attr, init);
@@ -362,7 +362,7 @@ impl<D: Driver> Vtable<D> {
         })
     }
 
-    /// Ends a queue pair.
+    /// `destroy_qp`: destroys a queue pair.
     ///
     /// # Safety
     ///
@@ -371,23 +371,24 @@ impl<D: Driver> Vtable<D> {
         qp: *mut bindings::ib_qp,
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
-        // References of `iw_cm` may still lead to the object while this waits for them, so that
-        // it is emptied afterwards.
+        // The object is emptied only after the wait: `iw_cm` may use it until it drops its
+        // references.
         // SAFETY: The caller's promise.
         let found = unsafe { (objects::device::<D>((*qp).device), QpObject::<D>::get(qp)) };
         if let (Ok(device), Ok(inner)) = found {
             D::destroy_qp(device, inner);
         }
-        // SAFETY: As above, and the object is not in use any more.
+        // SAFETY: As above; after the call above only holders of counted references use the object.
         drop(unsafe { QpObject::<D>::empty(qp) });
         0
     }
 
-    /// Posts send work requests, or rings the doorbell of a process.
+    /// `post_send`: posts send work requests; a null chain is the doorbell of a process.
     ///
     /// # Safety
     ///
-    /// `ib_core` or a kernel user calls it with a queue pair of ours and a valid chain.
+    /// `ib_core` or a kernel user calls it with a queue pair of this driver and a valid chain, or
+    /// null.
     pub(super) unsafe extern "C" fn post_send(
         qp: *mut bindings::ib_qp,
         wr: *const bindings::ib_send_wr,
@@ -406,11 +407,11 @@ impl<D: Driver> Vtable<D> {
         unsafe { post(wr, bad, |wrs| D::post_send(inner, wrs)) }
     }
 
-    /// Posts receive work requests.
+    /// `post_recv`: posts receive work requests.
     ///
     /// # Safety
     ///
-    /// `ib_core` or a kernel user calls it with a queue pair of ours and a valid chain.
+    /// `ib_core` or a kernel user calls it with a queue pair of this driver and a valid chain.
     pub(super) unsafe extern "C" fn post_recv(
         qp: *mut bindings::ib_qp,
         wr: *const bindings::ib_recv_wr,

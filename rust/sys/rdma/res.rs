@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `rdma resource show -dd` tells of an object: driver attributes.
+//! Driver attributes of objects, which `rdma resource show -dd` prints.
 //!
 //! C header: [`include/rdma/restrack.h`](srctree/include/rdma/restrack.h)
 
@@ -36,26 +36,25 @@ const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 ///
 /// # Invariants
 ///
-/// `msg` is the message of the call being executed.
+/// `msg` is the message of the current call.
 pub(crate) struct ResAttrs<'a> {
     /// The message.
     msg: *mut bindings::sk_buff,
     /// An attribute did not fit.
     full: bool,
-    /// Borrowed from the call.
     _call: PhantomData<&'a mut ()>,
 }
 
 impl ResAttrs<'_> {
-    /// Has `write` add attributes to `msg`; none if they do not all fit.
+    /// Adds the attributes of `write` to `msg`; none if they do not all fit.
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE`: the core starts another message.
+    /// `EMSGSIZE`: the attributes did not fit; `ib_core` starts another message.
     ///
     /// # Safety
     ///
-    /// `msg` is a netlink message of the core's, and the caller's during the call.
+    /// `msg` is a netlink message of `ib_core`, which only this call uses.
     unsafe fn write(
         msg: *mut bindings::sk_buff,
         write: impl FnOnce(&mut ResAttrs<'_>),
@@ -73,7 +72,7 @@ impl ResAttrs<'_> {
         };
         write(&mut attrs);
         let whole = !attrs.full;
-        // SAFETY: As above; begun just before.
+        // SAFETY: As above; `rsiw_res_begin` has opened the nest.
         unsafe { bindings::rsiw_res_end(msg, nest, whole) };
         match whole {
             true => Ok(0),
@@ -86,9 +85,9 @@ impl ResAttrs<'_> {
         self.full |= to_result(result).is_err();
     }
 
-    /// Adds a number.
+    /// Adds a number of 32 bits.
     pub(crate) fn number(&mut self, name: &CStr, value: u32) {
-        // SAFETY: By the type invariant; the core copies the name.
+        // SAFETY: By the type invariant; `ib_core` copies the name.
         self.done(unsafe { bindings::rdma_nl_put_driver_u32(self.msg, name.as_char_ptr(), value) });
     }
 
@@ -98,7 +97,8 @@ impl ResAttrs<'_> {
         self.done(unsafe { bindings::rdma_nl_put_driver_u64(self.msg, name.as_char_ptr(), value) });
     }
 
-    /// Adds a number in hexadecimal, as a text: the tools show such numbers signed, or cut, in JSON.
+    /// Adds a hexadecimal number as a text: the tools print hexadecimal attributes signed, or
+    /// truncated, in JSON.
     pub(crate) fn hex(&mut self, name: &CStr, value: u64) {
         let mut text = [0; 19];
         let mut digits = value;
@@ -109,7 +109,7 @@ impl ResAttrs<'_> {
                 .unwrap_or(b'0');
             digits >>= 4;
         }
-        // Without the zeros in front.
+        // Strips leading zeros.
         let zeros = ((value | 1).leading_zeros() / 4) as usize;
         if let Some([zero, x]) = text
             .get_mut(zeros..)
@@ -130,19 +130,19 @@ impl ResAttrs<'_> {
         });
     }
 
-    /// Adds yes or no.
+    /// Adds `yes` or `no`.
     pub(crate) fn flag(&mut self, name: &CStr, value: bool) {
         self.text(name, if value { c"yes" } else { c"no" });
     }
 }
 
 impl<D: Driver + CmOps> Vtable<D> {
-    /// Tells of a queue pair.
+    /// Adds the attributes of a queue pair.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a message of its own and a queue pair of ours, which is not destroyed
-    /// meanwhile.
+    /// `ib_core` calls it with its message and a queue pair of this driver, and keeps both during
+    /// the call.
     pub(super) unsafe extern "C" fn fill_res_qp_entry(
         msg: *mut bindings::sk_buff,
         qp: *mut bindings::ib_qp,
@@ -155,7 +155,7 @@ impl<D: Driver + CmOps> Vtable<D> {
         })
     }
 
-    /// Tells of a memory region.
+    /// Adds the attributes of a memory region.
     ///
     /// # Safety
     ///
@@ -172,12 +172,12 @@ impl<D: Driver + CmOps> Vtable<D> {
         })
     }
 
-    /// Tells of an identifier of `rdma_cm`.
+    /// Adds the attributes of an identifier of `rdma_cm`.
     ///
     /// # Safety
     ///
-    /// As [`fill_res_qp_entry`](Self::fill_res_qp_entry), with an identifier that is bound to a device
-    /// of ours.
+    /// As [`fill_res_qp_entry`](Self::fill_res_qp_entry), with an identifier bound to a device of
+    /// this driver.
     pub(super) unsafe extern "C" fn fill_res_cm_id_entry(
         msg: *mut bindings::sk_buff,
         id: *mut bindings::rdma_cm_id,
@@ -185,7 +185,7 @@ impl<D: Driver + CmOps> Vtable<D> {
         kernel::error::from_result(|| {
             // SAFETY: The caller's promise.
             let device = unsafe { DeviceObject::<D>::get((*id).device)? };
-            // SAFETY: As above; bound to a device of `iw_cm`.
+            // SAFETY: As above; the identifier is bound to an iWARP device.
             let data = unsafe { bindings::rsiw_cm_provider_data(id) };
             let Some(handle) = Handle::from_provider_data(data) else {
                 return Ok(0);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Queues in memory that a user process may have mapped.
+//! Rings in memory that a user process may map.
 //!
 //! A ring is an array of slots, a power of two of them; a slot is a few 64-bit words. Word 1, the
-//! header, holds the octet with the "valid" flag: the filling side stores the header last, and
-//! the emptying side stores 0 there. The other side is untrusted: everything is read by single
-//! loads of whole words, and nothing here depends on what is found. The driver has both ends of the
-//! completion queues of kernel users. There the header is stored last as well, and is never 0.
+//! header, holds the "valid" flag. The producer stores the header last; the consumer stores 0
+//! there. The other side is untrusted. So every word is read by a single load, and this module
+//! relies on no value. The driver is producer and consumer of the completion queues of kernel
+//! users. There the header is stored last as well, and is not 0.
 //!
 //! C header: [`include/uapi/rdma/siw-abi.h`](srctree/include/uapi/rdma/siw-abi.h)
 
@@ -32,27 +32,27 @@ const _: () = assert!(
     "the ring layouts are written for little-endian machines"
 );
 
-/// The word of a slot that says whether the slot is in use.
+/// The word of a slot that holds the header.
 const HEADER: usize = 1;
 
-/// The other end of a ring.
+/// The user of a ring, at the other side of the driver.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// A kernel user, through the verbs only; the ring is never mapped.
+    /// A kernel user, which uses only verbs calls; the ring is never mapped.
     Kernel(KernelUser),
-    /// A process, by mapping the ring.
+    /// A process, which maps the ring.
     User,
 }
 
-/// The knowledge that a verbs call is a kernel user's.
+/// The proof that a verbs call comes from a kernel user.
 ///
-/// With it the addresses of work requests are taken for those of kernel memory. So only the
-/// callbacks of the table of verbs make it.
+/// With this proof the addresses of work requests are used as kernel addresses. So only the verbs
+/// callbacks create a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KernelUser(());
 
 impl Owner {
-    /// Of what a call makes that is not a process's.
+    /// The owner of an object that a kernel user's call creates.
     pub(super) const fn kernel() -> Self {
         Self::Kernel(KernelUser(()))
     }
@@ -75,15 +75,14 @@ pub(crate) struct Ring {
     slots: u32,
     /// Words in a slot.
     words: u32,
-    /// Octets of which a mapping consists.
+    /// The length of a mapping, in octets.
     len: usize,
     /// A control word follows the slots.
     control: bool,
-    /// The other end.
     owner: Owner,
 }
 
-// SAFETY: The memory belongs to the value, and is only used by atomic or volatile accesses.
+// SAFETY: The value owns the memory, and accesses it only by atomic or volatile operations.
 unsafe impl Send for Ring {}
 // SAFETY: As above.
 unsafe impl Sync for Ring {}
@@ -102,10 +101,10 @@ impl Ring {
             .and_then(|n| n.checked_mul(size_of::<u64>()))
             .and_then(|n| n.checked_add(if control { size_of::<u64>() } else { 0 }))
             .ok_or(EINVAL)?;
-        // SAFETY: Any length may be asked for.
+        // SAFETY: The helper accepts any length.
         let mem = unsafe { bindings::rsiw_ring_alloc(len) };
         let mem = NonNull::new(mem.cast::<u64>()).ok_or(ENOMEM)?;
-        // INVARIANT: Fresh zeroed memory of the right length.
+        // INVARIANT: The memory is new, zeroed and has `len` octets.
         let ring = Self {
             mem,
             slots,
@@ -123,13 +122,13 @@ impl Ring {
         self.slots
     }
 
-    /// The other end.
+    /// The user of the ring.
     #[inline]
     pub(crate) fn owner(&self) -> Owner {
         self.owner
     }
 
-    /// Octets to map.
+    /// The length of a mapping, in octets.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -139,7 +138,7 @@ impl Ring {
         self.mem.as_ptr().cast()
     }
 
-    /// Word `word` of the slot that free-running index `index` means.
+    /// A pointer to word `word` of the slot of the free-running index `index`.
     #[inline]
     fn word(&self, index: u32, word: usize) -> NonNull<u64> {
         let slot = (index & self.slots.wrapping_sub(1)) as usize;
@@ -153,12 +152,12 @@ impl Ring {
     /// The header word of a slot as an atomic.
     #[inline]
     fn header_word(&self, index: u32) -> &Atomic<u64> {
-        // SAFETY: Aligned memory that lives as long as `self`. The kernel's accesses are atomic or
-        // volatile; the process accesses its own mapping.
+        // SAFETY: The word is aligned and lives as long as `self`. The kernel's accesses are atomic
+        // or volatile; the process accesses its own mapping.
         unsafe { Atomic::from_ptr(self.word(index, HEADER).as_ptr()) }
     }
 
-    /// The header of a slot; what is read from the slot afterwards is not older than it.
+    /// Loads the header of a slot with acquire ordering: later loads of the slot are not older.
     #[inline]
     pub(crate) fn header(&self, index: u32) -> u64 {
         self.header_word(index).load(Acquire)
@@ -170,14 +169,14 @@ impl Ring {
         let mut out = [0; N];
         let base = self.word(index, 0);
         for (i, out) in out.iter_mut().take(self.words as usize).enumerate() {
-            // SAFETY: `i` is below `words`, so this is inside of the slot. Volatile, since the
-            // other end may write to it at any time; any value is valid.
+            // SAFETY: `i` is below `words`, so the word is inside the slot. The load is volatile,
+            // since the other side may write at any time; any value is valid.
             *out = unsafe { base.add(i).read_volatile() };
         }
         out
     }
 
-    /// Fills a slot but for its header.
+    /// Stores the words of a slot except its header.
     #[inline]
     pub(crate) fn write<const N: usize>(&self, index: u32, words: &[u64; N]) {
         let base = self.word(index, 0);
@@ -189,13 +188,15 @@ impl Ring {
         }
     }
 
-    /// Stores the header of a slot: after all earlier stores, before all later loads.
+    /// Stores the header of a slot, with a full barrier: after all earlier stores, before all later
+    /// loads.
     #[inline]
     pub(crate) fn publish(&self, index: u32, header: u64) {
         self.header_word(index).xchg(header, Full);
     }
 
-    /// Gives a slot back to the other end: before all later loads, also those of other slots.
+    /// Releases a slot to the other side, with a full barrier: before all later loads, also of
+    /// other slots.
     #[inline]
     pub(crate) fn release(&self, index: u32) {
         self.header_word(index).xchg(0, Full);
@@ -208,8 +209,8 @@ impl Ring {
         if !self.control {
             return None;
         }
-        // SAFETY: With `control` the memory goes one word beyond the slots; aligned, and accessed
-        // as in `header_word`.
+        // SAFETY: With `control` the memory has one more word after the slots. The word is aligned,
+        // and accessed as in `header_word`.
         Some(unsafe { Atomic::from_ptr(self.mem.add(offset).as_ptr().cast::<u32>()) })
     }
 
@@ -219,7 +220,8 @@ impl Ring {
         self.control().map_or(0, |word| word.load(Relaxed))
     }
 
-    /// Stores the control word: after all earlier accesses, before all later ones.
+    /// Stores the control word, with a full barrier: after all earlier accesses, before all later
+    /// ones.
     #[inline]
     pub(crate) fn control_store(&self, value: u32) {
         if let Some(word) = self.control() {
@@ -227,8 +229,8 @@ impl Ring {
         }
     }
 
-    /// Stores `new` into the control word if it is `old`: after all earlier accesses, before all
-    /// later ones. If it was another one nothing is ordered: what is read later may be older than it.
+    /// Stores `new` into the control word if its value is `old`, with a full barrier. A different
+    /// value implies no ordering: later loads may be older than it.
     #[inline]
     pub(crate) fn control_change(&self, old: u32, new: u32) {
         if let Some(word) = self.control() {
@@ -236,12 +238,13 @@ impl Ring {
         }
     }
 
-    /// The right to take addresses of a kernel user's work requests for kernel memory.
+    /// The right to use addresses of a kernel user's work requests as kernel addresses; `None` for
+    /// the ring of a process.
     #[inline]
     pub(crate) fn kernel_memory(&self) -> Option<super::memory::KernelMemory> {
         match self.owner {
-            // SAFETY: The ring of a kernel user; which addresses the driver takes out of it, and for how
-            // long, is its promise as a `Driver`.
+            // SAFETY: The ring belongs to a kernel user. The contract of `Driver` covers the
+            // addresses that the driver takes from it, and their lifetime.
             Owner::Kernel(_) => Some(unsafe { super::memory::KernelMemory::new() }),
             Owner::User => None,
         }
@@ -250,8 +253,8 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant. Pages that a process has still mapped have references of
-        // their own.
+        // SAFETY: By the type invariant the value owns the memory. Pages that a process still maps
+        // have references of their own.
         unsafe { bindings::vfree(self.mem.as_ptr().cast()) }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Settings of a device: files of sysfs.
+//! Settings of a device, as files of sysfs.
 //!
 //! C header: [`include/linux/sysfs.h`](srctree/include/linux/sysfs.h)
 
@@ -22,14 +22,14 @@ use crate::sys::{
 /// A setting of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
-    /// Whether connections ask for CRCs: 0 or 1.
+    /// Whether connections request CRCs: 0 or 1.
     Crc,
     /// The longest delay of a doorbell, in microseconds.
     DoorbellCoalesceUsecs,
 }
 
 impl Setting {
-    /// The setting of that number.
+    /// The setting of a C number; `None` for an unknown number.
     fn from_number(number: u32) -> Option<Self> {
         match number {
             bindings::RSIW_SETTING_CRC => Some(Self::Crc),
@@ -40,11 +40,11 @@ impl Setting {
 }
 
 impl<D: Driver + CmOps> Vtable<D> {
-    /// Gives a device its files.
+    /// Adds the sysfs files of the settings to a device.
     ///
     /// # Safety
     ///
-    /// `device` is allocated, and not registered.
+    /// `device` is allocated, and not yet registered.
     pub(super) unsafe fn add_settings(device: *mut bindings::ib_device) {
         // SAFETY: The caller's promise.
         unsafe {
@@ -56,11 +56,11 @@ impl<D: Driver + CmOps> Vtable<D> {
         }
     }
 
-    /// Reads a setting.
+    /// Reads a setting. Process context.
     ///
     /// # Safety
     ///
-    /// Called with a device that is registered during the call, and room for the value.
+    /// Called with a device that stays registered during the call; `value` is writable.
     unsafe extern "C" fn get_setting(
         device: *mut bindings::ib_device,
         number: u32,
@@ -74,7 +74,7 @@ impl<D: Driver + CmOps> Vtable<D> {
         })
     }
 
-    /// Changes a setting.
+    /// Changes a setting. Process context. `EINVAL` for a value out of range.
     ///
     /// # Safety
     ///

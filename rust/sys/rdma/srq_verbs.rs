@@ -40,7 +40,7 @@ use crate::sys::{
 };
 
 impl<D: Driver> Vtable<D> {
-    /// Makes a shared receive queue.
+    /// `create_srq`: makes a shared receive queue.
     ///
     /// # Safety
     ///
@@ -91,11 +91,11 @@ impl<D: Driver> Vtable<D> {
         })
     }
 
-    /// Arms the limit event; a queue can not be resized.
+    /// `modify_srq`: arms the limit event. `EOPNOTSUPP` for a resize.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a queue of ours and attributes.
+    /// `ib_core` calls it with a queue of this driver and attributes.
     pub(super) unsafe extern "C" fn modify_srq(
         srq: *mut bindings::ib_srq,
         attr: *mut bindings::ib_srq_attr,
@@ -115,11 +115,11 @@ impl<D: Driver> Vtable<D> {
         })
     }
 
-    /// Tells what a shared receive queue is like.
+    /// `query_srq`: reads the attributes of a shared receive queue.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a queue of ours and room for the answer.
+    /// `ib_core` calls it with a queue of this driver and a writable structure.
     pub(super) unsafe extern "C" fn query_srq(
         srq: *mut bindings::ib_srq,
         attr: *mut bindings::ib_srq_attr,
@@ -135,7 +135,7 @@ impl<D: Driver> Vtable<D> {
         })
     }
 
-    /// Ends a shared receive queue.
+    /// `destroy_srq`: destroys a shared receive queue.
     ///
     /// # Safety
     ///
@@ -144,21 +144,21 @@ impl<D: Driver> Vtable<D> {
         srq: *mut bindings::ib_srq,
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
-        // A handler that is still running may post.
+        // The object stays filled until here: a running handler may post.
         // SAFETY: The caller's promise.
         if let Ok(inner) = unsafe { SrqObject::<D>::get(srq) } {
             D::destroy_srq(inner);
         }
-        // SAFETY: As above, and the object is not in use any more.
+        // SAFETY: As above; after the call above only holders of counted references use the object.
         drop(unsafe { SrqObject::<D>::empty(srq) });
         0
     }
 
-    /// Posts receive work requests to a shared queue.
+    /// `post_srq_recv`: posts receive work requests to a shared receive queue.
     ///
     /// # Safety
     ///
-    /// A kernel user calls it with a queue of ours and a valid chain.
+    /// A kernel user calls it with a queue of this driver and a valid chain.
     pub(super) unsafe extern "C" fn post_srq_recv(
         srq: *mut bindings::ib_srq,
         wr: *const bindings::ib_recv_wr,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The driver's part of what a process and the kernel say to each other in a verbs call.
+//! The driver's data in verbs calls of processes: request and response.
 //!
 //! C header: [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h)
 
@@ -21,11 +21,11 @@ use crate::sys::{
     rdma::ring::Owner, //
 };
 
-/// A verbs call of a process.
+/// The driver data of a process's verbs call.
 ///
 /// # Invariants
 ///
-/// Valid during the call.
+/// The pointer is valid; the value is used only during the call.
 #[derive(Clone, Copy)]
 pub(super) struct Udata(NonNull<bindings::ib_udata>);
 
@@ -34,7 +34,7 @@ impl Udata {
     ///
     /// # Safety
     ///
-    /// `udata` is null or that of the call being executed.
+    /// `udata` is null or that of the current call.
     pub(super) unsafe fn new(udata: *mut bindings::ib_udata) -> Option<Self> {
         // INVARIANT: The caller's promise.
         NonNull::new(udata).map(Self)
@@ -44,7 +44,7 @@ impl Udata {
     ///
     /// # Safety
     ///
-    /// `attrs` is null or the attributes of the call being executed.
+    /// `attrs` is null or the attributes of the current call.
     pub(super) unsafe fn of_attrs(attrs: *mut bindings::uverbs_attr_bundle) -> Option<Self> {
         if attrs.is_null() {
             return None;
@@ -53,7 +53,7 @@ impl Udata {
         unsafe { Self::new(bindings::rsiw_attrs_udata(attrs)) }
     }
 
-    /// The owner of what the call makes.
+    /// The owner of the object that the call creates.
     pub(super) fn owner(this: Option<Self>) -> Owner {
         match this {
             Some(_) => Owner::User,
@@ -67,9 +67,9 @@ impl Udata {
         NonNull::new(unsafe { bindings::rsiw_udata_context(self.0.as_ptr()) }).ok_or(EINVAL)
     }
 
-    /// What the process has sent; `None` when that is too short.
+    /// Copies the request of the process; `None` when it is too short.
     ///
-    /// Longer requests of newer libraries are fine as long as the rest is zero.
+    /// A longer request of a newer library is accepted if its additional octets are zero.
     pub(super) fn request<T: FromBytes>(self) -> Result<Option<T>> {
         // SAFETY: By the invariant of the type.
         let len = unsafe { (*self.0.as_ptr()).inlen };
@@ -77,7 +77,7 @@ impl Udata {
             return Ok(None);
         }
         let mut request = T::new_zeroed();
-        // SAFETY: Room for that many octets, of which any make a value (`FromBytes`).
+        // SAFETY: `request` has that many octets, and any octets are a value (`FromBytes`).
         to_result(unsafe {
             bindings::_ib_copy_validate_udata_in(
                 self.0.as_ptr(),
@@ -89,14 +89,14 @@ impl Udata {
         Ok(Some(request))
     }
 
-    /// Answers; `EINVAL` when the process has not enough room.
+    /// Copies the response to the process; `EINVAL` when its buffer is too short.
     pub(super) fn reply<T: IntoBytes + Immutable>(self, reply: &T) -> Result {
         // SAFETY: By the invariant of the type.
         let room = unsafe { (*self.0.as_ptr()).outlen };
         if room < size_of::<T>() {
             return Err(EINVAL);
         }
-        // SAFETY: That many octets, all of them initialized (`IntoBytes`).
+        // SAFETY: `reply` has that many octets, all of them initialized (`IntoBytes`).
         to_result(unsafe {
             bindings::_ib_respond_udata(
                 self.0.as_ptr(),

@@ -32,13 +32,13 @@ use crate::sys::{
     },
 };
 
-/// The C callbacks for driver `D`.
+/// The C callbacks of driver `D`.
 pub(super) struct Vtable<D>(PhantomData<D>);
 
 /// `IB_FW_VERSION_NAME_MAX`, which is `ETHTOOL_FWVERS_LEN`.
 const FW_VERSION_MAX: usize = 32;
 
-/// The one port.
+/// The number of the only port.
 const PORT: u32 = 1;
 
 impl<D: CmOps> Vtable<D> {
@@ -112,17 +112,17 @@ impl<D: CmOps> Vtable<D> {
         ..pin_init::zeroed()
     };
 
-    /// Tells what the device can do.
+    /// `query_device`: reports the limits of the device.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a device and room for the answer.
+    /// `ib_core` calls it with a device and a writable structure.
     unsafe extern "C" fn query_device(
         device: *mut bindings::ib_device,
         attr: *mut bindings::ib_device_attr,
         udata: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: That of this call, or null.
+        // SAFETY: `udata` is null or that of this call.
         let ret = unsafe { bindings::rsiw_no_udata_io(udata) };
         if ret != 0 {
             return ret;
@@ -133,15 +133,15 @@ impl<D: CmOps> Vtable<D> {
         0
     }
 
-    /// Tells the version, for `rdma dev` and `fw_ver` of sysfs.
+    /// `get_dev_fw_str`: reports the version, for `rdma dev` and `fw_ver` of sysfs.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with room for `IB_FW_VERSION_NAME_MAX` octets.
+    /// `ib_core` calls it with a buffer of `IB_FW_VERSION_NAME_MAX` octets.
     unsafe extern "C" fn get_dev_fw_str(_device: *mut bindings::ib_device, text: *mut c_char) {
         let version = module::VERSION.as_bytes();
         const { assert!(module::VERSION.len() < FW_VERSION_MAX) };
-        // SAFETY: The caller's room holds the version and a NUL, as was asserted.
+        // SAFETY: The caller's buffer holds the version and a NUL, as asserted above.
         unsafe {
             text.cast::<u8>()
                 .copy_from_nonoverlapping(version.as_ptr(), version.len());
@@ -149,14 +149,14 @@ impl<D: CmOps> Vtable<D> {
         }
     }
 
-    /// Tells the state of the port: that of the interface.
+    /// `query_port`: reports the state of the port, which is that of the interface.
     ///
-    /// Takes no lock of the network: the caller may hold them. The speed is that of the interface when
-    /// its link last changed.
+    /// Takes no lock of the network stack, since the caller may hold one. The speed is that of the
+    /// interface when its link last changed.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a device and zeroed room for the answer.
+    /// `ib_core` calls it with a device and a zeroed, writable structure.
     unsafe extern "C" fn query_port(
         device: *mut bindings::ib_device,
         port: u32,
@@ -167,7 +167,7 @@ impl<D: CmOps> Vtable<D> {
         }
         // SAFETY: The caller's promise.
         let attr = unsafe { &mut *attr };
-        // SAFETY: A device; looks at its interface, if that is still there.
+        // SAFETY: `device` is alive; the helper reads its interface, if there still is one.
         let info = unsafe { bindings::rsiw_port_info(device) };
         attr.max_mtu = info.mtu;
         attr.active_mtu = info.mtu;
@@ -176,7 +176,8 @@ impl<D: CmOps> Vtable<D> {
         attr.max_msg_sz = D::LIMITS.message;
         attr.port_cap_flags = bindings::ib_port_capability_mask_bits_IB_PORT_CM_SUP
             | bindings::ib_port_capability_mask_bits_IB_PORT_DEVICE_MGMT_SUP;
-        // SAFETY: A registered device, or one being registered, which has its object already.
+        // SAFETY: The device is registered or being registered, and `register` has filled its
+        // object.
         let speed = unsafe { DeviceObject::<D>::get(device) }.map_or(0, |device| D::speed(device));
         (attr.active_width, attr.active_speed) = width_and_speed(speed);
         (attr.state, attr.phys_state) = if info.up {
@@ -193,11 +194,11 @@ impl<D: CmOps> Vtable<D> {
         0
     }
 
-    /// Tells what of a port never changes.
+    /// `get_port_immutable`: reports the constant attributes of a port.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with room for the answer.
+    /// `ib_core` calls it with a writable structure.
     unsafe extern "C" fn get_port_immutable(
         _device: *mut bindings::ib_device,
         _port: u32,
@@ -210,11 +211,11 @@ impl<D: CmOps> Vtable<D> {
         0
     }
 
-    /// Tells an entry of the GID table.
+    /// `query_gid`: reads an entry of the GID table.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a device and room for the answer.
+    /// `ib_core` calls it with a device and a writable GID.
     unsafe extern "C" fn query_gid(
         device: *mut bindings::ib_device,
         _port: u32,
@@ -223,15 +224,16 @@ impl<D: CmOps> Vtable<D> {
     ) -> c_int {
         from_result(|| {
             let index = u32::try_from(index)?;
-            // SAFETY: A registered device, or one being registered, which has its object already.
+            // SAFETY: The device is registered or being registered, and `register` has filled its
+            // object.
             let device = unsafe { DeviceObject::<D>::get(device)? };
-            // SAFETY: The caller's promise: room for 16 octets.
+            // SAFETY: The caller's promise: 16 writable octets.
             unsafe { gid.cast::<[u8; 16]>().write(D::gid(device, index)) };
             Ok(0)
         })
     }
 
-    /// The core is about to give the device to its clients.
+    /// `enable_driver`: called before `ib_core` adds the device to its clients.
     ///
     /// # Safety
     ///
@@ -244,11 +246,11 @@ impl<D: CmOps> Vtable<D> {
         })
     }
 
-    /// The end of a device, or of the attempt to register one.
+    /// `dealloc_driver`: called at the end of a device, or after a failed registration.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it once, when no verb is being executed any more.
+    /// `ib_core` calls it once, after all verbs calls have returned.
     unsafe extern "C" fn dealloc_driver(device: *mut bindings::ib_device) {
         // SAFETY: The caller's promise.
         if let Some(device) = unsafe { DeviceObject::<D>::empty(device) } {
@@ -256,7 +258,7 @@ impl<D: CmOps> Vtable<D> {
         }
     }
 
-    /// Makes a user context.
+    /// `alloc_ucontext`: makes a user context.
     ///
     /// # Safety
     ///
@@ -266,34 +268,35 @@ impl<D: CmOps> Vtable<D> {
         udata: *mut bindings::ib_udata,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: That of this call.
+            // SAFETY: `udata` is that of this call.
             let udata = unsafe { Udata::new(udata) }.ok_or(EINVAL)?;
             let mut reply: bindings::siw_uresp_alloc_ctx = pin_init::zeroed();
-            // SAFETY: A context has its device.
+            // SAFETY: `ib_core` has set the device of the context.
             reply.dev_id = unsafe { (*(*context).device).index };
             udata.reply(&reply)?;
             Ok(0)
         })
     }
 
-    /// Ends a user context, which holds nothing of ours.
+    /// `dealloc_ucontext`: a user context holds no data of this driver.
     ///
     /// # Safety
     ///
     /// None.
     unsafe extern "C" fn dealloc_ucontext(_context: *mut bindings::ib_ucontext) {}
 
-    /// The device goes while the context is open: `ib_core` ends its objects.
+    /// `disassociate_ucontext`: the device is removed while the context is open, and `ib_core`
+    /// destroys its objects.
     ///
-    /// That this callback is there is what lets a device go. Rings that are mapped stay until they
-    /// are unmapped: they are ordinary memory.
+    /// `ib_core` removes a device with open contexts only if this callback exists. Mapped rings
+    /// stay until they are unmapped: they are ordinary memory.
     ///
     /// # Safety
     ///
     /// None.
     unsafe extern "C" fn disassociate_ucontext(_context: *mut bindings::ib_ucontext) {}
 
-    /// Makes a protection domain.
+    /// `alloc_pd`: makes a protection domain.
     ///
     /// # Safety
     ///
@@ -312,7 +315,7 @@ impl<D: CmOps> Vtable<D> {
         })
     }
 
-    /// Ends a protection domain.
+    /// `dealloc_pd`: destroys a protection domain.
     ///
     /// # Safety
     ///
@@ -326,7 +329,7 @@ impl<D: CmOps> Vtable<D> {
         0
     }
 
-    /// Names the counters of a port.
+    /// `alloc_hw_port_stats`: allocates the counters of a port, with their names.
     ///
     /// # Safety
     ///
@@ -344,12 +347,12 @@ impl<D: CmOps> Vtable<D> {
         unsafe { bindings::rsiw_alloc_stats(descs.as_ptr(), n as c_int) }
     }
 
-    /// Reads the counters of a port.
+    /// `get_hw_stats`: reads the counters of a port.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a device and what
-    /// [`alloc_hw_port_stats`](Self::alloc_hw_port_stats) has made.
+    /// `ib_core` calls it with a device and the counters of
+    /// [`alloc_hw_port_stats`](Self::alloc_hw_port_stats).
     unsafe extern "C" fn get_hw_stats(
         device: *mut bindings::ib_device,
         stats: *mut bindings::rdma_hw_stats,
@@ -364,7 +367,7 @@ impl<D: CmOps> Vtable<D> {
             let device = unsafe { DeviceObject::<D>::get(device)? };
             let n = D::COUNTERS.len().min(MAX_COUNTERS);
             for index in 0..n {
-                // SAFETY: There are `n` values.
+                // SAFETY: `alloc_hw_port_stats` has allocated `n` values, and `index` is below `n`.
                 unsafe {
                     bindings::rsiw_set_stat(stats, index as c_int, D::counter(device, index))
                 };
@@ -374,8 +377,8 @@ impl<D: CmOps> Vtable<D> {
     }
 }
 
-/// The width and speed of a port (`enum ib_port_width`, `enum ib_port_speed`) that carries at least
-/// so many megabits per second. Where the speed is not known it is 4X SDR, 10 Gb/s.
+/// The width and speed of a port (`enum ib_port_width`, `enum ib_port_speed`) that carry
+/// `megabits` per second. For an unknown speed (0) the result is 4X SDR, 10 Gb/s.
 fn width_and_speed(megabits: u32) -> (u8, u16) {
     use bindings::{
         ib_port_speed_IB_SPEED_EDR as EDR,
@@ -406,5 +409,5 @@ fn width_and_speed(megabits: u32) -> (u8, u16) {
     (width as u8, speed as u16)
 }
 
-/// Counters that a driver can have.
+/// The largest number of counters of a driver.
 const MAX_COUNTERS: usize = 48;

@@ -25,7 +25,7 @@ use crate::sys::{
     mm::octets::Octets, //
 };
 
-/// What a send work request asks for (`enum ib_wr_opcode`), as far as an RNIC knows it.
+/// The operation of a send work request (`enum ib_wr_opcode`): those that an RNIC supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WrOpcode {
     /// `IB_WR_RDMA_WRITE`.
@@ -44,26 +44,25 @@ pub(crate) enum WrOpcode {
     RegMr,
 }
 
-/// One piece of local memory as the user named it.
+/// A scatter-gather element of a kernel user, unchecked.
 #[derive(Clone, Copy)]
 pub(crate) struct WrSge {
-    /// The address.
     pub(crate) addr: u64,
-    /// Octets.
+    /// The length in octets.
     pub(crate) len: u32,
     /// The local key.
     pub(crate) lkey: u32,
 }
 
-/// What a `IB_WR_REG_MR` work request says.
+/// The fields of an `IB_WR_REG_MR` work request.
 pub(crate) struct WrReg {
-    /// The local key of the region before.
+    /// The current local key of the region.
     pub(crate) lkey: u32,
-    /// The key it shall have.
+    /// The new key of the region.
     pub(crate) key: u32,
     /// The address of its first octet.
     pub(crate) iova: u64,
-    /// Octets.
+    /// The length in octets.
     pub(crate) length: u64,
     /// `enum ib_access_flags`.
     pub(crate) access: u32,
@@ -90,29 +89,29 @@ unsafe fn sges<'a>(list: *const bindings::ib_sge, n: c_int) -> impl Iterator<Ite
 
 /// A work request for a send queue.
 ///
-/// A pointer, since a reference would not lead beyond the part that all kinds have in common.
+/// The value holds a pointer: a reference would give access only to the part common to all kinds.
 ///
 /// # Invariants
 ///
-/// Points to a work request of a kernel user which stays as it is during `'a`.
+/// The pointer names a work request of a kernel user, which does not change during `'a`.
 #[derive(Clone, Copy)]
 pub(crate) struct SendWr<'a>(NonNull<bindings::ib_send_wr>, PhantomData<&'a ()>);
 
 impl<'a> SendWr<'a> {
-    /// The part that all kinds have in common.
+    /// The part common to all kinds of work requests.
     #[inline]
     fn common(self) -> &'a bindings::ib_send_wr {
         // SAFETY: By the invariant of the type.
         unsafe { self.0.as_ref() }
     }
 
-    /// The user's name for it.
+    /// The user's identifier of the work request (`wr_id`).
     pub(crate) fn id(self) -> u64 {
         // SAFETY: Both members of the union are 64 bits wide.
         unsafe { self.common().__bindgen_anon_1.wr_id }
     }
 
-    /// What it asks for; `None` if an RNIC does not do that.
+    /// The operation; `None` for one that an RNIC does not support.
     pub(crate) fn opcode(self) -> Option<WrOpcode> {
         Some(match self.common().opcode {
             bindings::ib_wr_opcode_IB_WR_RDMA_WRITE => WrOpcode::Write,
@@ -131,34 +130,36 @@ impl<'a> SendWr<'a> {
         self.common().send_flags as u32 & flag as u32 != 0
     }
 
-    /// A completion is wanted.
+    /// Whether the user requests a completion (`IB_SEND_SIGNALED`).
     pub(crate) fn signaled(self) -> bool {
         self.flag(bindings::ib_send_flags_IB_SEND_SIGNALED)
     }
 
-    /// The peer shall get a solicited event.
+    /// Whether the message requests a solicited event at the peer (`IB_SEND_SOLICITED`).
     pub(crate) fn solicited(self) -> bool {
         self.flag(bindings::ib_send_flags_IB_SEND_SOLICITED)
     }
 
-    /// The work request waits for earlier Reads.
+    /// Whether the work request waits for earlier Reads (`IB_SEND_FENCE`).
     pub(crate) fn fence(self) -> bool {
         self.flag(bindings::ib_send_flags_IB_SEND_FENCE)
     }
 
-    /// The data is to be copied at once.
+    /// Whether posting copies the data (`IB_SEND_INLINE`).
     pub(crate) fn inline(self) -> bool {
         self.flag(bindings::ib_send_flags_IB_SEND_INLINE)
     }
 
     /// The local memory, in order.
     pub(crate) fn sges(self) -> impl Iterator<Item = WrSge> + 'a {
-        // SAFETY: The user of the verbs gives a list of that length.
+        // SAFETY: The kernel user passes a list of that length.
         unsafe { sges(self.common().sg_list, self.common().num_sge) }
     }
 
-    /// Copies the local memory of an inline work request into `out`. `None` if it is longer, or if
-    /// the work request is not inline, as its addresses may be those of a region then.
+    /// Copies the local memory of an inline work request into `out`; returns the length in octets.
+    ///
+    /// `None` if the data is longer than `out`, or if the work request is not inline: its addresses
+    /// may be those of a region then.
     pub(crate) fn copy_inline(self, out: &mut [u8]) -> Option<u32> {
         if !self.inline() {
             return None;
@@ -176,7 +177,7 @@ impl<'a> SendWr<'a> {
         u32::try_from(at).ok()
     }
 
-    /// Where a Read or Write goes on the other side: offset and key. `None` for other requests.
+    /// The tagged offset and the remote key of a Read or Write; `None` for other requests.
     pub(crate) fn remote(self) -> Option<(u64, u32)> {
         match self.opcode()? {
             WrOpcode::Write | WrOpcode::Read | WrOpcode::ReadWithInv => {
@@ -188,13 +189,13 @@ impl<'a> SendWr<'a> {
         }
     }
 
-    /// The key to invalidate, of `SEND_WITH_INV` and `LOCAL_INV`.
+    /// The key to invalidate. Valid for `SEND_WITH_INV` and `LOCAL_INV`.
     pub(crate) fn invalidate_key(self) -> u32 {
         // SAFETY: Both members of the union are 32 bits wide.
         unsafe { self.common().ex.invalidate_rkey }
     }
 
-    /// What `REG_MR` says. `None` for other requests.
+    /// The fields of a `REG_MR` request; `None` for other requests.
     pub(crate) fn reg(self) -> Option<WrReg> {
         if self.opcode()? != WrOpcode::RegMr {
             return None;
@@ -202,8 +203,8 @@ impl<'a> SendWr<'a> {
         // SAFETY: Requests of this kind are the first member of an `ib_reg_wr`.
         let wr = unsafe { self.0.cast::<bindings::ib_reg_wr>().as_ref() };
         let mr = NonNull::new(wr.mr)?.as_ptr();
-        // SAFETY: The user of the verbs names a region of its own, which is not mapped anew
-        // meanwhile. No reference to the whole is made: `ib_core` changes other fields.
+        // SAFETY: The kernel user names a region of its own, and does not map it again meanwhile.
+        // The code forms no reference to the whole structure: `ib_core` changes other fields.
         let (lkey, iova, length) = unsafe { ((*mr).lkey, (*mr).iova, (*mr).length) };
         Some(WrReg {
             lkey,
@@ -220,7 +221,7 @@ impl<'a> SendWr<'a> {
 pub(crate) struct RecvWr<'a>(&'a bindings::ib_recv_wr);
 
 impl<'a> RecvWr<'a> {
-    /// The user's name for it.
+    /// The user's identifier of the work request (`wr_id`).
     pub(crate) fn id(self) -> u64 {
         // SAFETY: Both members of the union are 64 bits wide.
         unsafe { self.0.__bindgen_anon_1.wr_id }
@@ -228,26 +229,26 @@ impl<'a> RecvWr<'a> {
 
     /// The local memory, in order.
     pub(crate) fn sges(self) -> impl Iterator<Item = WrSge> + 'a {
-        // SAFETY: The user of the verbs gives a list of that length.
+        // SAFETY: The kernel user passes a list of that length.
         unsafe { sges(self.0.sg_list, self.0.num_sge) }
     }
 }
 
-/// A work request that may be followed by another one.
+/// A work request type of a linked list.
 pub(crate) trait Chained: 'static {
-    /// What is made of a link.
+    /// The wrapper of a work request.
     type Wr<'a>
     where
         Self: 'a;
 
-    /// The one after `this`.
+    /// The work request after `this`; null at the end.
     fn next(this: &Self) -> *const Self;
 
-    /// Wraps a link.
+    /// Wraps a work request.
     ///
     /// # Safety
     ///
-    /// `this` is a link of a chain that stays as it is during `'a`.
+    /// `this` is a work request of a chain that does not change during `'a`.
     unsafe fn wrap<'a>(this: NonNull<Self>) -> Self::Wr<'a>;
 }
 
@@ -283,9 +284,8 @@ impl Chained for bindings::ib_recv_wr {
 ///
 /// `at` is null or the head of a valid chain that lives for `'a`.
 pub(crate) struct Chain<'a, T: Chained> {
-    /// The first request which is not accepted yet.
+    /// The first request that is not accepted yet.
     at: *const T,
-    /// The chain belongs to the caller.
     _chain: PhantomData<&'a T>,
 }
 
@@ -294,7 +294,7 @@ impl<T: Chained> Chain<'_, T> {
     ///
     /// # Safety
     ///
-    /// `head` is null or a valid chain which stays so as long as the value lives.
+    /// `head` is null or a valid chain, which stays valid as long as the value exists.
     pub(super) unsafe fn new(head: *const T) -> Self {
         // INVARIANT: The caller's promise.
         Self {
@@ -303,7 +303,7 @@ impl<T: Chained> Chain<'_, T> {
         }
     }
 
-    /// The first request which is not accepted yet.
+    /// The first request that is not accepted yet.
     pub(crate) fn current(&self) -> Option<T::Wr<'_>> {
         // SAFETY: By the invariant of the type.
         NonNull::new(self.at.cast_mut()).map(|at| unsafe { T::wrap(at) })
@@ -313,12 +313,12 @@ impl<T: Chained> Chain<'_, T> {
     pub(crate) fn accept(&mut self) {
         // SAFETY: By the invariant of the type.
         if let Some(at) = unsafe { self.at.as_ref() } {
-            // INVARIANT: The rest of a valid chain.
+            // INVARIANT: The rest of a valid chain is a valid chain.
             self.at = T::next(at);
         }
     }
 
-    /// The request at fault, for the caller.
+    /// The refused request, for `*bad_wr`.
     pub(super) fn bad(&self) -> *const T {
         self.at
     }

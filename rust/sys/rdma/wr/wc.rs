@@ -8,35 +8,35 @@ use kernel::prelude::*;
 
 use crate::sys::bindings;
 
-/// How an operation ended (`enum ib_wc_status`).
+/// The status of a completion (`enum ib_wc_status`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum IbWcStatus {
-    /// Well.
+    /// Success.
     Success = bindings::ib_wc_status_IB_WC_SUCCESS,
     /// A local buffer was too short.
     LocLen = bindings::ib_wc_status_IB_WC_LOC_LEN_ERR,
     /// A local buffer was not accessible.
     LocProt = bindings::ib_wc_status_IB_WC_LOC_PROT_ERR,
-    /// The queue pair could not do it.
+    /// The queue pair does not support the operation.
     LocQpOp = bindings::ib_wc_status_IB_WC_LOC_QP_OP_ERR,
-    /// Flushed.
+    /// Flushed because the queue pair is in error.
     WrFlush = bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR,
-    /// The peer answered nonsense.
+    /// The peer's response was invalid.
     BadResp = bindings::ib_wc_status_IB_WC_BAD_RESP_ERR,
-    /// A local region did not give the right.
+    /// The access rights of a local region did not cover the access.
     LocAccess = bindings::ib_wc_status_IB_WC_LOC_ACCESS_ERR,
     /// The peer refused the access.
     RemAccess = bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR,
     /// The peer refused the request.
     RemInvReq = bindings::ib_wc_status_IB_WC_REM_INV_REQ_ERR,
-    /// The peer had no receive for it in time.
+    /// The peer posted no receive for a Send in time.
     RnrRetryExceeded = bindings::ib_wc_status_IB_WC_RNR_RETRY_EXC_ERR,
-    /// Anything else.
+    /// Any other error.
     General = bindings::ib_wc_status_IB_WC_GENERAL_ERR,
 }
 
-/// What has ended (`enum ib_wc_opcode`).
+/// The operation of a completed work request (`enum ib_wc_opcode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum IbWcOpcode {
@@ -54,12 +54,11 @@ pub(crate) enum IbWcOpcode {
     Recv = bindings::ib_wc_opcode_IB_WC_RECV,
 }
 
-/// A queue pair as `ib_core` knows it.
+/// A pointer to an `ib_qp`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QpPtr(pub(in crate::sys::rdma) NonNull<bindings::ib_qp>);
 
 impl QpPtr {
-    /// For `ib_core`.
     pub(crate) fn as_ptr(self) -> *mut bindings::ib_qp {
         self.0.as_ptr()
     }
@@ -67,56 +66,53 @@ impl QpPtr {
 
 /// A completion for a kernel user.
 pub(crate) struct Wc {
-    /// The user's name of the work request.
+    /// The user's identifier of the work request (`wr_id`).
     pub(crate) id: u64,
-    /// How it ended.
     pub(crate) status: IbWcStatus,
-    /// What it was.
     pub(crate) opcode: IbWcOpcode,
     /// Octets received or read.
     pub(crate) bytes: u32,
-    /// The queue pair.
     pub(crate) qp: QpPtr,
-    /// The key which the message has invalidated.
+    /// The key that the message has invalidated.
     pub(crate) invalidated: Option<u32>,
 }
 
-/// Room for completions, filled from the front.
+/// An array for completions, filled from the front.
 pub(crate) struct WcRoom<'a> {
     /// The array.
     room: &'a mut [core::mem::MaybeUninit<bindings::ib_wc>],
-    /// Completions so far.
+    /// The number of completions in the array.
     used: usize,
 }
 
 impl WcRoom<'_> {
-    /// Room for `n` completions at `wc`.
+    /// Wraps an array for `n` completions at `wc`.
     ///
     /// # Safety
     ///
-    /// `wc` is an array of `n` elements for the caller alone, or `n` is not positive.
+    /// `wc` is an array of `n` elements that only the caller uses, or `n` is not positive.
     pub(in crate::sys::rdma) unsafe fn new(wc: *mut bindings::ib_wc, n: c_int) -> Self {
         let n = usize::try_from(n).unwrap_or(0);
         let room = if n == 0 || wc.is_null() {
             &mut []
         } else {
-            // SAFETY: The caller's promise; the contents do not matter.
+            // SAFETY: The caller's promise; the elements may be uninitialized (`MaybeUninit`).
             unsafe { core::slice::from_raw_parts_mut(wc.cast(), n) }
         };
         Self { room, used: 0 }
     }
 
-    /// Whether there is no room left.
+    /// Whether the array is full.
     pub(crate) fn is_full(&self) -> bool {
         self.used >= self.room.len()
     }
 
-    /// Completions so far.
+    /// The number of completions in the array.
     pub(in crate::sys::rdma) fn used(&self) -> usize {
         self.used
     }
 
-    /// Adds a completion; nothing happens when there is no room.
+    /// Adds a completion; ignored when the array is full.
     pub(crate) fn push(&mut self, wc: &Wc) {
         let Some(slot) = self.room.get_mut(self.used) else {
             return;
