@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The raw C interfaces: the `kernel` crate's bindings, and ours on top (docs/architecture.md).
+//! Bindings of C interfaces: those of the `kernel` crate, and additional ones
+//! (docs/architecture.md).
 //!
-//! bindgen makes ours from `include/bindings.h`; what `include/bindgen_parameters` does not list
-//! is the `kernel` crate's, so that one C type is one Rust type. Only `sys` names this module.
+//! bindgen generates the additional bindings from `include/bindings.h`. Items that
+//! `include/bindgen_parameters` does not list come from the `kernel` crate, so that one C type is
+//! one Rust type. Only `sys` uses this module.
 
 #![allow(
     dead_code,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's CRC-32C, by the fastest instructions the CPU has (RFC 5044 section 4.4).
+//! The kernel's CRC-32C, which uses the CPU's CRC instructions (RFC 5044 section 4.4).
 //!
 //! C header: [`include/linux/crc32.h`](srctree/include/linux/crc32.h)
 
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn check_value() {
-        // The check value of CRC-32C, and its order on the wire (RFC 3720 appendix B.4).
+        // The check value of CRC-32C, and its octet order on the wire (RFC 3720 appendix B.4).
         assert_eq!(!crc32c(!0, b"123456789"), 0xe306_9283);
         let mut digest = Digest::new();
         digest.update::<Kernel>(&[0; 32]);

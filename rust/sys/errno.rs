@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/uapi/asm-generic/errno.h`](srctree/include/uapi/asm-generic/errno.h)
 
-/// Names the codes: those of the `kernel` crate where it has them, else our own.
+/// Defines the error codes: those of the `kernel` crate where it has them, else from the bindings.
 macro_rules! errno {
     ($($(#[$doc:meta])* $name:ident;)*) => {
         $(
@@ -17,7 +17,7 @@ macro_rules! errno {
             pub(crate) const $name: kernel::error::Error = code(super::bindings::$name);
         )*
 
-        /// Every name and its number.
+        /// All codes with their numbers.
         #[cfg(CONFIG_KUNIT = "y")]
         const ALL: &[(kernel::error::Error, u32)] = &[$(($name, super::bindings::$name),)*];
     };
@@ -57,8 +57,8 @@ errno! {
 /// Makes the error of a code, as a constant: `Error` has no constructor for that.
 #[cfg(not(rsiw_linux_7_3))]
 const fn code(errno: u32) -> kernel::error::Error {
-    // SAFETY: `Error` holds one number, which is between -4095 and -1; so are all the codes here.
-    // The sizes are compared by the compiler, the values by a test.
+    // SAFETY: `Error` holds one number between -4095 and -1, and so are all codes of this file. The
+    // compiler compares the sizes, a test the values.
     unsafe { core::mem::transmute::<i32, kernel::error::Error>(-(errno as i32)) }
 }
 

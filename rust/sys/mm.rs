@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory: pages that TCP may be lent, and octets that others may write to.
+//! Memory: pages whose references TCP takes, and octets that others may write to.
 
 pub(crate) mod blocks;
 pub(crate) mod octets;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! This module as the C side knows it.
+//! The module structure and the version of this module.
 //!
 //! C header: [`include/linux/module.h`](srctree/include/linux/module.h)
 
@@ -8,20 +8,20 @@ use kernel::types::Opaque;
 
 use super::bindings;
 
-/// `THIS_MODULE`, which the `kernel` crate spells in another way in each release.
+/// `THIS_MODULE`. The `kernel` crate has another interface for it in each release.
 pub(crate) const fn this_module() -> *mut bindings::module {
     extern "C" {
         static __this_module: Opaque<u8>;
     }
-    // SAFETY: The loader makes it, and it lives as long as the module's code; only its address
-    // is taken.
+    // SAFETY: The linked `struct module` lives as long as the module's code; only its address is
+    // taken.
     unsafe { __this_module.get().cast() }
 }
 
-/// The version in `dkms.conf`, which Kbuild hands over: `MAJOR.MINOR.PATCH`.
+/// The version of `dkms.conf`, passed by Kbuild: `MAJOR.MINOR.PATCH`.
 pub(crate) const VERSION: &str = env!("RSIW_VERSION");
 
-/// What `modinfo` and `/sys/module/rsiw/version` read.
+/// The entry that `modinfo` and `/sys/module/rsiw/version` show.
 const MODINFO: &str = concat!("version=", env!("RSIW_VERSION"), "\0");
 
 #[link_section = ".modinfo"]
@@ -36,8 +36,8 @@ static MODINFO_VERSION: [u8; MODINFO.len()] = {
     octets
 };
 
-/// [`VERSION`] as `ib_device_attr::fw_ver` has it for libsiw: three numbers of 16 bits, the major
-/// one in front. Digits only, or the build fails.
+/// [`VERSION`] for `ib_device_attr::fw_ver`, in the format of libsiw: three numbers of 16 bits, the
+/// major one in the high bits. A character that is no digit fails the build.
 pub(crate) const FW_VER: u64 = {
     let text = VERSION.as_bytes();
     let (mut all, mut number, mut at) = (0, 0, 0);

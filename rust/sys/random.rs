@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random numbers that can not be predicted. Any context.
+//! Cryptographically secure random numbers. Any context.
 //!
 //! C header: [`include/linux/random.h`](srctree/include/linux/random.h)
 
 use super::bindings;
 
-/// Returns a random number.
+/// A random number of 32 bits.
 #[inline]
 pub(crate) fn u32() -> u32 {
-    // SAFETY: Callable from any context.
+    // SAFETY: The function has no requirements.
     unsafe { bindings::get_random_u32() }
 }

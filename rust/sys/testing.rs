@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the in-kernel suites share: a loopback interface, connected sockets, waiting with a limit.
+//! Common parts of the KUnit suites: loopback interface, connected sockets, waiting with a limit.
 
 use kernel::{
     error::to_result,
@@ -39,10 +39,10 @@ use crate::sys::net::socket::{
     TcpState, //
 };
 
-/// Milliseconds that [`eventually`] waits.
+/// The limit of [`eventually`], in milliseconds.
 const LIMIT_MS: u32 = 10_000;
 
-/// Waits until `condition` is true, trying every millisecond; `false` after ten seconds.
+/// Waits until `condition` is true, and checks it every millisecond; `false` after ten seconds.
 pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     for _ in 0..LIMIT_MS {
         if condition() {
@@ -53,7 +53,7 @@ pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Brings the loopback interface of the first namespace up.
+/// Brings up the loopback interface of the initial network namespace.
 pub(crate) fn loopback_up() -> Result {
     // SAFETY: Process context.
     to_result(unsafe { bindings::rsiw_test_loopback_up() })
@@ -78,7 +78,7 @@ pub(crate) fn connected() -> Result<(Socket, Socket)> {
     Ok((client, server.ok_or(ETIMEDOUT)?))
 }
 
-/// A handler that counts.
+/// A handler that counts its calls.
 #[derive(Default)]
 #[repr(align(8))]
 pub(crate) struct Seen {
@@ -114,7 +114,7 @@ impl Counter {
 }
 
 impl Seen {
-    /// Nothing seen yet.
+    /// Makes a handler without calls.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Ok(Arc::new(Self::default(), GFP_KERNEL)?)
     }

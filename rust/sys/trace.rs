@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The module's trace events (`include/trace.h`); each costs one untaken branch while it is off,
-//! and nothing on kernels without trace events.
+//! The module's trace events (`include/trace.h`). A disabled event costs one untaken branch, and
+//! nothing on kernels without trace events.
 
 use core::net::{
     IpAddr,
@@ -14,7 +14,7 @@ use kernel::prelude::*;
 #[cfg(CONFIG_TRACEPOINTS)]
 use super::bindings;
 
-/// Defines a function that makes a trace event where its static key is on.
+/// Defines a function that emits a trace event if its static key is on.
 macro_rules! event {
     (
         $(#[$meta:meta])*
@@ -26,7 +26,7 @@ macro_rules! event {
             #[cfg(not(CONFIG_TRACEPOINTS))]
             let _ = ($($arg),*);
             #[cfg(CONFIG_TRACEPOINTS)]
-            // SAFETY: A real static key, defined by `rust/helpers/trace.c`.
+            // SAFETY: The static key is defined by `rust/helpers/trace.c`.
             if unsafe {
                 kernel::jump_label::static_branch_unlikely!(
                     bindings::$key,
@@ -51,8 +51,8 @@ event! {
 }
 
 event! {
-    /// A Terminate was sent or received; `code` is layer, error type and code as on the wire. Any
-    /// context.
+    /// A Terminate was sent or received; `code` holds layer, error type and error code as on the
+    /// wire. Any context.
     pub(crate) fn terminate = __tracepoint_rsiw_terminate, rust_do_trace_rsiw_terminate(
         qpn: u32,
         sent: bool,
@@ -70,7 +70,7 @@ event! {
 }
 
 event! {
-    /// A stream ended; `reason` is one of its numbers. Any context.
+    /// A stream ended; `reason` is a number of the event's reasons. Any context.
     pub(crate) fn stream_end = __tracepoint_rsiw_stream_end, rust_do_trace_rsiw_stream_end(
         qpn: u32,
         reason: u32,
@@ -78,7 +78,7 @@ event! {
     )
 }
 
-/// Defines a function that makes an event of class `rsiw_connection`.
+/// Defines a function that emits an event of class `rsiw_connection`.
 macro_rules! connection_event {
     ($(#[$meta:meta])* $vis:vis fn $name:ident = $key:ident, $make:ident) => {
         $(#[$meta])*
@@ -87,7 +87,7 @@ macro_rules! connection_event {
             #[cfg(not(CONFIG_TRACEPOINTS))]
             let _ = (qpn, local, remote, result, mapped);
             #[cfg(CONFIG_TRACEPOINTS)]
-            // SAFETY: A real static key, defined by `rust/helpers/trace.c`.
+            // SAFETY: The static key is defined by `rust/helpers/trace.c`.
             if unsafe {
                 kernel::jump_label::static_branch_unlikely!(
                     bindings::$key,
@@ -113,7 +113,7 @@ macro_rules! connection_event {
     };
 }
 
-/// An address as an IPv6 address, IPv4 mapped.
+/// The IPv6 form of an address; an IPv4 address is mapped.
 fn mapped(addr: &SocketAddr) -> [u8; 16] {
     match addr.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -122,7 +122,7 @@ fn mapped(addr: &SocketAddr) -> [u8; 16] {
     .octets()
 }
 
-/// An address that is not known.
+/// The value for an unknown address.
 pub(crate) const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
 connection_event! {

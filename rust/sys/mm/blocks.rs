@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Burst buffers laid end to end.
+//! A chain of burst buffers.
 //!
-//! Bursts run through the buffers of a [`BlockChain`] in order. An FPDU that does not fit into the
-//! rest of a buffer continues in the next one, so buffers have no unused ends. What TCP or a receiver
-//! on this host still holds is one piece of the stream. Beyond the octets of that piece it pins a part
-//! of its first buffer and a part of its last one: less than two buffers.
+//! Bursts fill the buffers of a [`BlockChain`] in order. An FPDU that does not fit into the rest of
+//! a buffer continues in the next one, so buffers have no unused ends. TCP, or a receiver on this
+//! host, holds a contiguous range of the stream. Beyond its octets that range pins a part of its
+//! first buffer and a part of its last one: less than two buffers.
 
 use kernel::prelude::*;
 
@@ -15,19 +15,19 @@ use super::pages::{
 };
 use crate::sys::bindings;
 
-/// Buffers of a chain: the rest of one, and 64 KiB.
+/// The largest number of buffers in a chain: the rest of one, and 64 KiB.
 const BLOCKS: usize = bindings::RSIW_MAX_PARTS as usize;
 
-/// Octets of the rest of a buffer that make an FPDU of their own where an FPDU cannot continue in the
-/// next buffer. Any FPDU that cannot be cut is shorter: a Terminate has 80 octets (RFC 5040 section
-/// 4.8).
+/// The shortest rest of a buffer, in octets, that gets an FPDU of its own if no FPDU can continue
+/// in the next buffer. An FPDU that cannot be segmented is shorter: a Terminate has 80 octets (RFC
+/// 5040 section 4.8).
 const PIECE: usize = 136;
 
-/// Buffers laid end to end. Octets are counted from the beginning of the first one.
+/// A chain of buffers. Offsets count octets from the beginning of the first buffer.
 ///
 /// # Invariants
 ///
-/// `None` stands only behind all buffers. Only buffers in front of the last lent octet are lent.
+/// All `None` follow all buffers. A buffer after the last lent octet has no lent octet.
 #[derive(Default)]
 pub(crate) struct BlockChain {
     /// The buffers in order.
@@ -41,13 +41,13 @@ impl BlockChain {
         self.blocks.first().is_none_or(Option::is_none)
     }
 
-    /// Whether TCP has no reference to any buffer (any more).
+    /// Whether TCP has no reference to any buffer.
     #[inline]
     pub(crate) fn is_exclusive(&self) -> bool {
         self.blocks.iter().flatten().all(BurstBuf::is_exclusive)
     }
 
-    /// Octets that TCP was lent: the next burst lies behind them.
+    /// The number of octets lent to TCP, which is the offset of the next burst.
     #[inline]
     pub(crate) fn lent(&self) -> usize {
         self.blocks
@@ -56,7 +56,7 @@ impl BlockChain {
             .fold(0, |sum, block| sum.wrapping_add(block.lent()))
     }
 
-    /// Buffers that octets `..end` lie in.
+    /// The number of buffers that contain octets `..end`.
     #[inline]
     pub(crate) fn count(&self, end: usize) -> u32 {
         let mut count: u32 = 0;
@@ -71,7 +71,8 @@ impl BlockChain {
         count
     }
 
-    /// The buffer with octet `at`, and the position in it; behind all buffers the next free slot.
+    /// The index of the buffer with octet `at`, and the offset in it. After the last buffer: the
+    /// next free slot.
     #[inline]
     fn find(&self, at: usize) -> (usize, usize) {
         let mut off = at;
@@ -86,7 +87,7 @@ impl BlockChain {
         (BLOCKS, off)
     }
 
-    /// The buffer `index`, which is added if need be.
+    /// The buffer `index`, which is added if the slot is empty; `None` without memory or slot.
     #[inline]
     fn block(&mut self, index: usize, reuse: Reuse) -> Option<&mut BurstBuf> {
         let slot = self.blocks.get_mut(index)?;
@@ -96,9 +97,12 @@ impl BlockChain {
         slot.as_mut()
     }
 
-    /// Has `f` write up to `room` octets, which become those from `at`. `f` returns how many it wrote;
-    /// fewer than `want` suffice. Buffers are added as needed. Any context with interrupts on; does not
-    /// sleep. `None`: there is no memory, or `at` is not behind what was lent, and `f` was not called.
+    /// Calls `f` to write up to `room` octets, which become those from `at`. Adds buffers as
+    /// needed.
+    ///
+    /// `f` returns the number of octets that it wrote; fewer than `want` suffice. Any context with
+    /// interrupts on; does not sleep. `None`: there is no memory, or octet `at` is lent already;
+    /// `f` was not called.
     #[inline]
     pub(crate) fn fill<T>(
         &mut self,
@@ -129,7 +133,7 @@ impl BlockChain {
         Some(value)
     }
 
-    /// Where octets are written of which less than `need` fit into the buffer `index` from `off`.
+    /// The place for an FPDU if less than `need` octets fit into the buffer `index` from `off`.
     #[inline(never)]
     fn place_across(
         &mut self,
@@ -150,9 +154,9 @@ impl BlockChain {
             before,
         };
         match next {
-            // They are written into the next buffer, and then moved to where they belong.
+            // The FPDU is written into the next buffer, and then moved to `off` of this one.
             Some(next) if need <= next => Some(place(behind, 0, room.min(next), Some(off))),
-            // No buffer is long enough, or there is no memory.
+            // No buffer is long enough, or there is no memory: a shorter FPDU fills this one.
             _ if left >= PIECE => Some(place(index, off, left, None)),
             Some(next) => {
                 block.end_at(off);
@@ -162,8 +166,8 @@ impl BlockChain {
         }
     }
 
-    /// Moves the first `written` octets of the buffer behind `index` to where they belong: from `off` of
-    /// `index`, and then from the beginning of the buffer behind it.
+    /// Moves the first `written` octets of the next buffer to offset `off` of `index`. Those that do
+    /// not fit are moved to the beginning of the next buffer.
     #[inline(never)]
     fn move_back(&mut self, index: usize, off: usize, written: usize) -> Option<()> {
         let (front, behind) = self.blocks.split_at_mut_checked(index.wrapping_add(1))?;
@@ -175,7 +179,7 @@ impl BlockChain {
         Some(())
     }
 
-    /// Octets `at..at + len`, or as many of them as lie in one buffer.
+    /// Octets `at..at + len`, cut at the end of the buffer.
     #[inline]
     pub(crate) fn part(&self, at: usize, len: usize) -> &[u8] {
         let (index, off) = self.find(at);
@@ -185,8 +189,8 @@ impl BlockChain {
             .unwrap_or_default()
     }
 
-    /// TCP gets references to octets `at..at + len`: where they lie, and in how many buffers. `None` if
-    /// they do not lie in the chain. Nothing is lent then.
+    /// Lends octets `at..at + len` to TCP; returns their parts and the number of parts. `None`, and
+    /// nothing is lent, if the range leaves the chain.
     #[inline]
     pub(in crate::sys) fn lend(
         &mut self,
@@ -227,7 +231,8 @@ impl BlockChain {
         Some((parts, count))
     }
 
-    /// Takes the first buffer out if TCP was lent all of it; the octets at its end that were not used.
+    /// Removes the first buffer if all of it was lent; returns the number of unused octets at its
+    /// end.
     pub(crate) fn pop_full(&mut self) -> Option<u32> {
         let first = self.blocks.first_mut()?;
         let full = first.take_if(|block| block.lent() >= block.capacity())?;
@@ -235,7 +240,7 @@ impl BlockChain {
         Some(full.unused())
     }
 
-    /// Takes buffers out that TCP was lent nothing of.
+    /// Removes buffers of which no octet was lent.
     #[inline]
     pub(crate) fn trim(&mut self) {
         for slot in &mut self.blocks {
@@ -244,19 +249,19 @@ impl BlockChain {
     }
 }
 
-/// Where [`BlockChain::fill`] has octets written.
+/// The place where [`BlockChain::fill`] lets octets be written.
 struct Place {
-    /// The buffer.
+    /// The index of the buffer.
     index: usize,
-    /// The first octet in it.
+    /// The offset of the first octet in the buffer.
     off: usize,
-    /// The most octets.
+    /// The largest number of octets.
     len: usize,
-    /// They belong to this position of the buffer before, and what does not fit there behind it.
+    /// The octets are moved to this offset of the previous buffer, and the rest after it.
     before: Option<usize>,
 }
 
-/// The octets of `block` from `off`, which is not in front of what was lent.
+/// The octets of `block` from `off`; `None` if octet `off` is lent.
 #[inline]
 fn rest(block: &mut BurstBuf, off: usize) -> Option<&mut [u8]> {
     let skipped = off.checked_sub(block.lent())?;
@@ -268,10 +273,10 @@ mod tests {
     use super::*;
     use crate::sys::mm::pages::BLOCK;
 
-    /// Octets of a block.
+    /// The length of a block in octets.
     const LEN: usize = BLOCK as usize;
 
-    /// Writes `len` octets from `at`, each the low octet of its position.
+    /// Writes `len` octets from `at`, each the low octet of its offset.
     fn write(
         chain: &mut BlockChain,
         at: usize,
@@ -288,7 +293,7 @@ mod tests {
         })
     }
 
-    /// Whether octets `..end` are what [`write`] has written.
+    /// Whether octets `..end` have the values of [`write`].
     fn is_right(chain: &BlockChain, end: usize) -> bool {
         let mut at = 0;
         while at < end {
@@ -327,7 +332,7 @@ mod tests {
         assert!(is_right(&chain, at));
         assert!(chain.count(at) == 2 && chain.count(LEN) == 1 && chain.count(0) == 0);
         assert_eq!(chain.part(0, at).len(), LEN);
-        // Nothing was lent, so nothing is full, and all can be written again.
+        // No octet was lent, so no buffer is full, and all can be written again.
         assert_eq!(chain.lent(), 0);
         assert!(chain.pop_full().is_none());
         chain.trim();
@@ -342,10 +347,10 @@ mod tests {
         for at in 0..LEN / 64 - 1 {
             assert_eq!(write(&mut chain, at * 64, 64, 64, 64), Some(64));
         }
-        // 100 octets were announced, and 64 are written: they end the first block.
+        // `f` writes 64 of 100 wanted octets: they end the first block.
         assert_eq!(write(&mut chain, LEN - 64, 100, 1448, 64), Some(64));
         assert!(is_right(&chain, LEN));
-        // Nothing at all.
+        // `f` writes no octet.
         assert_eq!(write(&mut chain, LEN - 64, 100, 1448, 0), Some(0));
         assert!(is_right(&chain, LEN));
     }
@@ -357,7 +362,7 @@ mod tests {
         };
         assert_eq!(write(&mut chain, 0, 2 * LEN, 2 * LEN, 2 * LEN), Some(LEN));
         assert_eq!(write(&mut chain, LEN, LEN, LEN, LEN - 100), Some(LEN - 100));
-        // The rest is too short for one that cannot continue, and is left out.
+        // The rest is too short for an FPDU that cannot continue, and stays unused.
         assert_eq!(
             write(&mut chain, 2 * LEN - 100, 2 * LEN, 2 * LEN, 500),
             Some(500)
@@ -395,7 +400,7 @@ mod tests {
         let total: u32 = parts.iter().take(count as usize).map(|part| part.len).sum();
         assert!(count == 2 && total as usize == LEN);
         assert!(is_right(&chain, 1000 + LEN));
-        // The first is full, and of the second 1000 octets are lent.
+        // All of the first block is lent, and 1000 octets of the second.
         assert_eq!(chain.pop_full(), Some(0));
         assert_eq!(chain.pop_full(), None);
         chain.trim();

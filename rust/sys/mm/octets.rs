@@ -3,9 +3,9 @@
 //! Octets that others may write to while they are read.
 //!
 //! A process may write to memory while the device copies from it. A sender on this host may share
-//! the pages of a socket buffer with a file or a process. A slice would promise the compiler that
-//! there are no such writes. [`Octets`] is read by C's `memcpy()`, as the kernel copies from other
-//! memory that is shared so, or by volatile loads. A value is read once, at an unspecified time.
+//! the pages of a socket buffer with a file or a process. A slice would tell the compiler that
+//! there are no such writes. [`Octets`] are read by C's `memcpy()`, as elsewhere in the kernel, or
+//! by volatile loads. Each octet is read once, at an unspecified time.
 //!
 //! C header: [`include/linux/string.h`](srctree/include/linux/string.h)
 
@@ -24,29 +24,28 @@ use kernel::{
 
 use crate::sys::bindings;
 
-/// Octets in one piece, which others may write to.
+/// A contiguous range of octets, which others may write to.
 ///
 /// # Invariants
 ///
 /// `len` octets at `data` can be read during `'a`, by accesses that tolerate writes of others.
 #[derive(Clone, Copy)]
 pub(crate) struct Octets<'a> {
-    /// The first one.
+    /// The first octet.
     data: NonNull<u8>,
     /// The number of octets.
     len: usize,
-    /// Not longer than that.
     _memory: PhantomData<&'a ()>,
 }
 
-/// A word at any address.
+/// A word without alignment.
 #[repr(C, packed)]
 struct Word(u64);
 
 impl<'a> From<&'a [u8]> for Octets<'a> {
     #[inline]
     fn from(octets: &'a [u8]) -> Self {
-        // INVARIANT: The octets of a slice, to which there are no writes.
+        // INVARIANT: The octets of a slice can be read during `'a`.
         Self {
             data: NonNull::from(octets).cast(),
             len: octets.len(),
@@ -56,7 +55,7 @@ impl<'a> From<&'a [u8]> for Octets<'a> {
 }
 
 impl<'a> Octets<'a> {
-    /// None.
+    /// An empty range.
     pub(crate) const EMPTY: Self = Self {
         data: NonNull::dangling(),
         len: 0,
@@ -84,7 +83,7 @@ impl<'a> Octets<'a> {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the range is empty.
     #[inline]
     pub(crate) fn is_empty(self) -> bool {
         self.len == 0
@@ -93,18 +92,18 @@ impl<'a> Octets<'a> {
     /// The first `max` octets, or all if there are fewer.
     #[inline]
     pub(crate) fn up_to(self, max: usize) -> Self {
-        // INVARIANT: A part.
+        // INVARIANT: A part of the range can be read during `'a`, too.
         Self {
             len: self.len.min(max),
             ..self
         }
     }
 
-    /// The octets behind the first `n`; `None` if there are fewer than `n`.
+    /// The octets after the first `n`; `None` if there are fewer than `n`.
     #[inline]
     pub(crate) fn after(self, n: usize) -> Option<Self> {
         let len = self.len.checked_sub(n)?;
-        // INVARIANT: A part.
+        // INVARIANT: A part of the range can be read during `'a`, too.
         Some(Self {
             // SAFETY: `n` is at most the number of octets.
             data: unsafe { self.data.add(n) },
@@ -119,7 +118,7 @@ impl<'a> Octets<'a> {
         Some((self.up_to(n), self.after(n)?))
     }
 
-    /// A copy of the first `N` octets, made by word; `None` if there are fewer.
+    /// A copy of the first `N` octets, word by word; `None` if there are fewer.
     #[inline]
     pub(crate) fn first_chunk<const N: usize>(self) -> Option<[u8; N]> {
         if self.len < N {
@@ -145,42 +144,42 @@ impl<'a> Octets<'a> {
         Some(out)
     }
 
-    /// Copies the octets to `to`, whatever is there.
+    /// Copies the octets to `to`.
     ///
     /// # Safety
     ///
-    /// As many octets can be written at `to`, by accesses that tolerate accesses of others.
+    /// `to` is valid for writes of as many octets. Others may access them concurrently.
     #[inline]
     pub(in crate::sys) unsafe fn copy_to_raw(self, to: *mut u8) {
-        // SAFETY: By the type invariant, and by this function's contract. Should the two overlap, as
-        // what a process receives with what it sends may, any octets will do.
+        // SAFETY: By the type invariant, and by this function's contract. The two may overlap, if a
+        // process receives into memory that it sends: then any octets are a valid result.
         unsafe { bindings::memcpy(to.cast(), self.data.as_ptr().cast(), self.len) };
     }
 
-    /// Copies the octets to `to`; `false`, and nothing is copied, if the lengths differ.
+    /// Copies the octets to `to`. Returns `false`, and copies nothing, if the lengths differ.
     #[inline]
     pub(crate) fn copy_to(self, to: &mut [u8]) -> bool {
         if to.len() != self.len {
             return false;
         }
-        // SAFETY: As many octets, which are the caller's alone.
+        // SAFETY: `to` has as many octets, and is borrowed exclusively.
         unsafe { self.copy_to_raw(to.as_mut_ptr()) };
         true
     }
 
-    /// Appends a copy of the octets to `vec`, as far as it has capacity; returns how many.
+    /// Appends a copy of the octets to `vec`, up to its capacity; returns the number of octets.
     #[inline]
     pub(crate) fn append_to<A: Allocator>(self, vec: &mut Vec<u8, A>) -> usize {
         let room = vec.spare_capacity_mut();
         let octets = self.up_to(room.len());
-        // SAFETY: There is room for that many octets, which are the caller's alone.
+        // SAFETY: The spare capacity has that many octets, and `vec` is borrowed exclusively.
         unsafe { octets.copy_to_raw(room.as_mut_ptr().cast()) };
-        // SAFETY: Just written, into the capacity.
+        // SAFETY: The copy above has initialized that many octets of the capacity.
         unsafe { vec.inc_len(octets.len) };
         octets.len
     }
 
-    /// Continues the CRC-32C `seed` over the octets; nothing is inverted.
+    /// Continues the CRC-32C `seed` over the octets. Neither the seed nor the result is inverted.
     #[inline]
     pub(crate) fn crc32c(self, seed: u32) -> u32 {
         // SAFETY: By the type invariant; C reads each octet once.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory for bursts of FPDUs, which TCP sends from where it lies.
+//! Memory for bursts of FPDUs, which TCP sends without a copy.
 //!
-//! A burst buffer is one block of contiguous pages, filled from its beginning to its end. Bursts go on
-//! from one to the next ([`super::blocks`]). TCP takes references to its pages for the part that it is
-//! lent, which is not written any more; the part behind it may be. When the peer has acknowledged all
-//! of it, the references are gone, and the whole block can be written again. Each CPU keeps some buffers
-//! for that. Which one is used next depends on where the receiver works (docs/performance/analysis.md).
-//! Reclaim takes the kept ones away.
+//! A burst buffer is one block of contiguous pages, filled from its beginning to its end. A burst
+//! may continue in the next buffer ([`super::blocks`]). TCP takes references to the pages of the
+//! part lent to it. The driver does not write to that part again, only to the part after it. When
+//! the peer has acknowledged all octets, TCP drops the references, and the block can be reused.
+//! Each CPU keeps some buffers for reuse. The choice among them depends on the CPU of the receiver
+//! (docs/performance/analysis.md). A shrinker frees kept buffers.
 //!
 //! C headers: [`include/linux/mm.h`](srctree/include/linux/mm.h),
 //! [`include/linux/shrinker.h`](srctree/include/linux/shrinker.h)
@@ -32,31 +32,34 @@ use kernel::{
 
 use crate::sys::bindings;
 
-/// Octets of a buffer: 32 KiB, or a page where pages are longer. Fewer where memory is fragmented.
-/// Two of them bound the memory that a peer pins without an account ([`super::blocks`]): 64 KiB where
-/// a page has up to 32 KiB.
+/// The length of a buffer in octets: 32 KiB, or a page where pages are longer. A buffer is shorter
+/// where memory is fragmented.
+///
+/// A peer pins less than two buffers of unaccounted memory ([`super::blocks`]): 64 KiB where a page
+/// has up to 32 KiB.
 pub(crate) const BLOCK: u32 = if PAGE_SIZE > 32 << 10 {
     PAGE_SIZE as u32
 } else {
     32 << 10
 };
 
-/// Pages of `octets`, as a power of two.
+/// The allocation order of `octets`: the binary logarithm of their pages.
 const fn order_of(octets: u32) -> u32 {
     let pages = (octets as usize).div_ceil(PAGE_SIZE);
     pages.next_power_of_two().trailing_zeros()
 }
 
-/// Pages of a whole buffer, as a power of two.
+/// The allocation order of a whole buffer.
 const ORDER: u32 = order_of(BLOCK);
 
-/// Buffers kept by a CPU, 2 MiB: what two streams have on their way over a short distance, as on a
-/// loopback. With fewer, those that TCP still has fill the places, and each burst costs a new block.
+/// The number of buffers that a CPU keeps, 2 MiB: the octets in flight of two streams over
+/// loopback. With fewer, buffers that TCP still holds fill all slots, and each burst allocates a
+/// block.
 const KEPT: usize = 64;
 
 const _: () = assert!(PAGE_SIZE << ORDER == BLOCK as usize);
 
-/// Places that CPUs keep buffers in; CPUs beyond share.
+/// The number of per-CPU caches; more CPUs share them.
 const CPUS: usize = 64;
 
 /// The buffers that a CPU keeps.
@@ -64,19 +67,19 @@ const CPUS: usize = 64;
 struct Kept {
     /// References to pages, or null.
     pages: [Atomic<*mut bindings::page>; KEPT],
-    /// The place after that of the last one used, wrapping. Unlocked, since a wrong one only costs
-    /// time.
+    /// The slot after the last one used, modulo the number of slots. Not locked: a stale value only
+    /// costs time.
     next: Atomic<u32>,
 }
 
 impl Kept {
-    /// How many there are.
+    /// The number of kept buffers.
     fn count(&self) -> usize {
         let is_kept = |slot: &&Atomic<*mut bindings::page>| !slot.load(Relaxed).is_null();
         self.pages.iter().filter(is_kept).count()
     }
 
-    /// Gives up `most` of them; how many there were. Any context, takes no lock.
+    /// Frees up to `most` buffers; returns the number freed. Any context; takes no lock.
     fn shrink(&self, most: usize) -> usize {
         let mut gone = 0;
         for slot in &self.pages {
@@ -87,7 +90,8 @@ impl Kept {
                 continue;
             }
             if let Some(page) = NonNull::new(slot.xchg(ptr::null_mut(), Full)) {
-                // SAFETY: The slot's reference is ours now, and is not used after this.
+                // SAFETY: The exchange has moved the slot's reference here; it is not used after
+                // this.
                 unsafe { bindings::rsiw_put_page(page.as_ptr()) };
                 gone = gone.wrapping_add(1);
             }
@@ -104,21 +108,21 @@ static POOL: [Kept; CPUS] = [const {
     }
 }; CPUS];
 
-/// The place of this CPU; being moved to another one afterwards does no harm.
+/// The cache of this CPU. A later migration is harmless, since the slots are atomic.
 fn kept() -> Option<&'static Kept> {
-    // SAFETY: Reads a number; allowed anywhere.
+    // SAFETY: The helper reads a number, in any context.
     let cpu = unsafe { bindings::rsiw_cpu() } as usize;
     POOL.get(cpu.checked_rem(CPUS)?)
 }
 
-/// Which of the buffers that are kept is used next.
+/// The choice among the kept buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reuse {
-    /// Each in its turn. Where the receiver is on another CPU of this machine, the one used last is
-    /// in that CPU's cache. To take it back from there is slow.
+    /// Round robin, for a receiver on another CPU of this machine. The buffer used last is in that
+    /// CPU's cache, from which a transfer is slow.
     InTurn,
-    /// Always the first that is free. Where the receiver works on this CPU, few go round, and
-    /// leave more of the cache to what is sent.
+    /// The first free buffer, for a receiver on this CPU. Few buffers are in use then, and leave
+    /// more of the cache to the payload.
     First,
 }
 
@@ -126,36 +130,37 @@ pub(crate) enum Reuse {
 ///
 /// # Invariants
 ///
-/// `page` is the first of `1 << order` pages of one block, `data` is its address, and one reference
-/// to it is owned. Other references are TCP's, which only reads, and only the first `lent` octets.
-/// Code that looks at pages, and at no octet of them, may have one for a short time
-/// (`folio_try_get()`). `lent` and `unused` together are not above the size of the block.
+/// `page` is the first of `1 << order` pages of one block, `data` is its address, and the value
+/// owns one reference to it. TCP has the other references; it only reads the first `lent` octets.
+/// Code that accesses no octet may have a reference for a short time (`folio_try_get()`). The sum
+/// of
+/// `lent` and `unused` is at most the size of the block.
 pub(crate) struct BurstBuf {
-    /// The block.
+    /// The first page of the block.
     page: NonNull<bindings::page>,
-    /// Its address.
+    /// The address of the block.
     data: NonNull<u8>,
-    /// Octets that TCP may have references to.
+    /// The octets from the beginning that TCP may have references to.
     lent: u32,
-    /// Octets at the end that are not used.
+    /// Unused octets at the end.
     unused: u16,
-    /// Its size as a power of two, in pages.
+    /// The binary logarithm of the number of pages.
     order: u8,
 }
 
-// SAFETY: Pages belong to no thread.
+// SAFETY: The page reference can be used and dropped on any CPU.
 unsafe impl Send for BurstBuf {}
 // SAFETY: A shared reference only reads.
 unsafe impl Sync for BurstBuf {}
 
 impl BurstBuf {
-    /// A buffer without another reference; its content is undefined but initialized. Any context
-    /// with interrupts on; does not sleep. `None`: no memory.
+    /// Takes a buffer without another reference; its content is arbitrary but initialized. Any
+    /// context with interrupts on; does not sleep. `None`: no memory.
     pub(crate) fn get(reuse: Reuse) -> Option<Self> {
         Self::recycled(reuse).or_else(Self::allocated)
     }
 
-    /// One that this CPU kept, and that TCP has let go of.
+    /// A kept buffer of this CPU without a reference of TCP.
     fn recycled(reuse: Reuse) -> Option<Self> {
         let kept = kept()?;
         let mut next = match reuse {
@@ -171,26 +176,26 @@ impl BurstBuf {
             let Some(page) = NonNull::new(slot.xchg(ptr::null_mut(), Full)) else {
                 continue;
             };
-            // SAFETY: The slot's reference to a block of `ORDER` is ours now.
+            // SAFETY: The exchange has moved the slot's reference to a block of `ORDER` here.
             let buf = unsafe { Self::from_page(page, ORDER) };
             if buf.is_exclusive() {
                 kept.next.store(next, Relaxed);
                 return Some(buf);
             }
-            // Back to where it was: it is the next to be free.
+            // The buffer goes back to its slot: it is the next to become free.
             buf.keep_in(slot);
         }
         None
     }
 
-    /// A new one, smaller if there is no large block.
+    /// A new buffer, smaller if there is no free block of `ORDER`.
     fn allocated() -> Option<Self> {
         let gfp = bindings::GFP_ATOMIC | bindings::__GFP_NOWARN | bindings::__GFP_ZERO;
         for order in [ORDER, order_of(BLOCK / 4), 0] {
-            // SAFETY: Any flags and order are fine; the helper makes it one block.
+            // SAFETY: The helper accepts any flags and order, and returns one block.
             let page = unsafe { bindings::rsiw_alloc_block(gfp, order) };
             if let Some(page) = NonNull::new(page) {
-                // SAFETY: The reference to a block of `order` that was just made.
+                // SAFETY: The allocation above returned the only reference to a block of `order`.
                 return Some(unsafe { Self::from_page(page, order) });
             }
         }
@@ -201,10 +206,10 @@ impl BurstBuf {
     ///
     /// # Safety
     ///
-    /// The caller gives a reference to a block of `1 << order` initialized pages without other
-    /// writers. There is no other reader either, unless the value is not written to.
+    /// The caller passes a reference to a block of `1 << order` initialized pages without other
+    /// writers. If there are other readers, the value is not written to.
     unsafe fn from_page(page: NonNull<bindings::page>, order: u32) -> Self {
-        // SAFETY: A page of the kernel's own address space has an address.
+        // SAFETY: The page is not in high memory, so it has a kernel address.
         let data = unsafe { bindings::rsiw_page_address(page.as_ptr()) };
         // INVARIANT: As this function's contract says.
         Self {
@@ -217,77 +222,77 @@ impl BurstBuf {
         }
     }
 
-    /// Octets of the buffer that are used: all, unless [`Self::end_at`] left some out.
+    /// The usable octets of the buffer: all, unless [`Self::end_at`] has cut it.
     #[inline]
     pub(crate) fn capacity(&self) -> usize {
         self.size().wrapping_sub(u32::from(self.unused)) as usize
     }
 
-    /// Octets of the block.
+    /// The length of the block in octets.
     #[inline]
     fn size(&self) -> u32 {
         (PAGE_SIZE as u32).wrapping_shl(u32::from(self.order))
     }
 
-    /// Octets at the end of the buffer that are not used.
+    /// The unused octets at the end of the buffer.
     pub(crate) fn unused(&self) -> u32 {
         u32::from(self.unused)
     }
 
-    /// The buffer ends at `end`: up to 64 KiB behind it are not used. Nothing that TCP was lent is left
-    /// out.
+    /// Cuts the buffer at `end`, or at the end of the lent octets if that is later. Ignored if the
+    /// cut would exceed 64 KiB.
     pub(in crate::sys) fn end_at(&mut self, end: usize) {
         let end = u32::try_from(end).unwrap_or(u32::MAX).max(self.lent);
-        // INVARIANT: What TCP was lent lies in front of `end`.
+        // INVARIANT: `end` is at least `lent`.
         self.unused = u16::try_from(self.size().saturating_sub(end)).unwrap_or(self.unused);
     }
 
-    /// Whether TCP has no reference (any more). A temporary reference by a scanner of pages
-    /// makes it `false`, too, so nothing may depend on it becoming `true` in time.
+    /// Whether the value has the only reference. A temporary reference of a page scanner makes the
+    /// result `false`, too, so no caller may rely on `true` within a bounded time.
     #[inline]
     pub(crate) fn is_exclusive(&self) -> bool {
-        // SAFETY: By the type invariant a page.
+        // SAFETY: By the type invariant `page` is a page with a reference.
         unsafe { bindings::rsiw_page_is_exclusive(self.page.as_ptr()) }
     }
 
-    /// Octets from the beginning that TCP was lent.
+    /// The number of octets from the beginning that were lent to TCP.
     #[inline]
     pub(crate) fn lent(&self) -> usize {
         self.lent as usize
     }
 
-    /// The octets behind those that TCP was lent, to be written.
+    /// The writable octets: those after the lent ones.
     #[inline]
     pub(crate) fn space(&mut self) -> &mut [u8] {
         let len = self.capacity().saturating_sub(self.lent());
-        // SAFETY: By the type invariant the pages are one piece of initialized memory, of which TCP
-        // reads the first `lent` octets only. `&mut self` excludes other uses of the driver.
+        // SAFETY: By the type invariant the pages are contiguous initialized memory, of which TCP
+        // reads only the first `lent` octets. `&mut self` excludes other uses of the driver.
         unsafe { slice::from_raw_parts_mut(self.data.as_ptr().add(self.lent()), len) }
     }
 
-    /// TCP gets references to octets up to `end`, which lie in the buffer.
+    /// Marks the octets up to `end`, at most the capacity, as lent to TCP.
     #[inline]
     pub(in crate::sys) fn lend(&mut self, end: usize) {
-        // INVARIANT: More are lent, not more than there are.
+        // INVARIANT: `lent` grows, up to the capacity.
         self.lent = self.lent.max(end.min(self.capacity()) as u32);
     }
 
-    /// A part of the buffer; `None` if it does not lie in it.
+    /// `len` octets of the buffer from `off`; `None` if the range leaves the buffer.
     #[inline]
     pub(crate) fn part(&self, off: usize, len: usize) -> Option<&[u8]> {
-        // SAFETY: By the type invariant the pages are one piece of initialized memory. There are no
+        // SAFETY: By the type invariant the pages are contiguous initialized memory. No context
         // writes to it while there is a shared reference.
         let all = unsafe { slice::from_raw_parts(self.data.as_ptr(), self.capacity()) };
         all.get(off..off.checked_add(len)?)
     }
 
-    /// The block.
+    /// The first page of the block.
     #[inline]
     pub(in crate::sys) fn page(&self) -> *mut bindings::page {
         self.page.as_ptr()
     }
 
-    /// Gives the reference to `slot`, or up if there is another one meanwhile.
+    /// Moves the reference to `slot`, or drops it if the slot is in use; returns whether it moved.
     fn keep_in(self, slot: &Atomic<*mut bindings::page>) -> bool {
         let kept = slot
             .cmpxchg(ptr::null_mut(), self.page.as_ptr(), Full)
@@ -317,14 +322,14 @@ impl Drop for BurstBuf {
     }
 }
 
-/// Pages that all CPUs keep; for reclaim.
+/// The number of pages that all CPUs keep, for the shrinker. Any context.
 extern "C" fn count_pages() -> usize {
     let blocks: usize = POOL.iter().map(Kept::count).sum();
     blocks << ORDER
 }
 
-/// Gives up about `pages` of what all CPUs keep, at least a block; how many there were. For
-/// reclaim, which may be entered with any lock held: takes none, and does not sleep.
+/// Frees about `pages` kept pages, at least a block; returns the number freed. For the shrinker,
+/// which may run under any lock: takes no lock, and does not sleep.
 extern "C" fn shrink_pages(pages: usize) -> usize {
     let most = pages.div_ceil(1 << ORDER);
     let shrink = |gone: usize, kept: &Kept| {
@@ -334,21 +339,22 @@ extern "C" fn shrink_pages(pages: usize) -> usize {
     POOL.iter().fold(0, shrink) << ORDER
 }
 
-/// The life of the buffers that CPUs keep: gives it back when the module ends.
+/// The lifetime of the kept buffers: dropping the value frees them at the end of the module.
 pub(crate) struct Pool {
-    /// Has reclaim take buffers away.
+    /// The shrinker of the kept buffers.
     shrinker: NonNull<bindings::shrinker>,
 }
 
 // SAFETY: The shrinker is only freed, which any thread may do.
 unsafe impl Send for Pool {}
-// SAFETY: A shared reference gives access to nothing.
+// SAFETY: The type has no function on a shared reference.
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// To be dropped when no buffer is in use any more. Process context; sleeps.
+    /// Registers the shrinker. The caller drops the value after the last buffer. Process context;
+    /// sleeps. `ENOMEM` without memory.
     pub(crate) fn new() -> Result<Self> {
-        // SAFETY: Both functions are there as long as the module, and may be called anywhere.
+        // SAFETY: Both functions live as long as the module, and may be called in any context.
         let shrinker =
             unsafe { bindings::rsiw_shrinker_new(Some(count_pages), Some(shrink_pages)) };
         Ok(Self {
@@ -359,7 +365,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: Made by `new`, not used after this; process context.
+        // SAFETY: `new` has made the shrinker, which is not used after this; process context.
         unsafe { bindings::rsiw_shrinker_free(self.shrinker.as_ptr()) };
         shrink_pages(usize::MAX);
     }
@@ -400,16 +406,16 @@ mod tests {
         Ok(())
     }
 
-    /// Compaction and others take a reference to any page for a moment.
+    /// Compaction and other page scanners take temporary references to any page.
     #[test]
     fn a_transient_reference_leaves_a_buffer_writable() -> Result {
         let mut buf = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         let len = buf.capacity();
-        // SAFETY: The page is ours.
+        // SAFETY: The test has a reference to the page.
         unsafe { bindings::rsiw_test_get_page(buf.page()) };
         assert!(!buf.is_exclusive());
         assert_eq!(buf.space().len(), len);
-        // SAFETY: The reference taken above.
+        // SAFETY: Drops the reference taken above.
         unsafe { bindings::rsiw_put_page(buf.page()) };
         assert!(buf.is_exclusive());
         Ok(())
@@ -417,16 +423,16 @@ mod tests {
 
     #[test]
     fn reclaim_takes_what_is_kept() -> Result {
-        // The test stays on one CPU, and so with its buffers.
+        // The guard keeps the test on one CPU, and so on one cache.
         let _bh = BhGuard::new();
         let buf = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         if u32::from(buf.order) != ORDER {
-            // Memory is too fragmented for what is kept.
+            // Memory is too fragmented for a block of `ORDER`, and only those are kept.
             return Ok(());
         }
         keep_none();
         let page = buf.page();
-        // SAFETY: The page is ours.
+        // SAFETY: The test has a reference to the page.
         unsafe { bindings::rsiw_test_get_page(page) };
         let count = || kept().map_or(0, Kept::count);
         drop(buf);
@@ -435,38 +441,38 @@ mod tests {
         assert!(count_pages() >= 1 << ORDER);
         assert!(shrink_pages(usize::MAX) >= 1 << ORDER);
         assert_eq!(count(), 0);
-        // SAFETY: The page has our reference of above, the last one.
+        // SAFETY: The page has the reference taken above, the last one.
         assert!(unsafe { bindings::rsiw_page_is_exclusive(page) });
         // SAFETY: As above.
         unsafe { bindings::rsiw_put_page(page) };
         Ok(())
     }
 
-    /// Gives up what this CPU keeps: then there is none but what a test has made.
+    /// Frees the kept buffers of this CPU, so that only those of the test remain.
     fn keep_none() {
         kept().map(|kept| kept.shrink(usize::MAX));
     }
 
     #[test]
     fn is_used_again_but_not_while_tcp_has_it() -> Result {
-        // The test stays on one CPU, and so with its buffers.
+        // The guard keeps the test on one CPU, and so on one cache.
         let _bh = BhGuard::new();
         keep_none();
         let first = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         if u32::from(first.order) != ORDER {
-            // Memory is too fragmented for what is kept.
+            // Memory is too fragmented for a block of `ORDER`, and only those are kept.
             return Ok(());
         }
         let page = first.page();
         drop(first);
         let again = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         assert!(again.page() == page);
-        // SAFETY: The page is ours.
+        // SAFETY: The test has a reference to the page.
         unsafe { bindings::rsiw_test_get_page(page) };
         drop(again);
         let other = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         assert!(other.page() != page);
-        // SAFETY: The reference taken above; the buffer itself is kept.
+        // SAFETY: Drops the reference taken above; the cache has another one.
         unsafe { bindings::rsiw_put_page(page) };
         let again = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
         assert!(again.page() == page);
@@ -482,7 +488,7 @@ mod tests {
             BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?,
         );
         if u32::from(one.order) != ORDER || u32::from(two.order) != ORDER {
-            // Memory is too fragmented for what is kept.
+            // Memory is too fragmented for a block of `ORDER`, and only those are kept.
             return Ok(());
         }
         let pages = [one.page(), two.page()];
@@ -504,7 +510,7 @@ mod tests {
         let get = || BurstBuf::get(Reuse::First).ok_or(ENOMEM);
         let (one, two) = (get()?, get()?);
         if u32::from(one.order) != ORDER || u32::from(two.order) != ORDER {
-            // Memory is too fragmented for what is kept.
+            // Memory is too fragmented for a block of `ORDER`, and only those are kept.
             return Ok(());
         }
         let [first, second] = [one.page(), two.page()];
@@ -513,11 +519,11 @@ mod tests {
         for _ in 0..2 * KEPT {
             assert!(get()?.page() == first);
         }
-        // While TCP has it, the next one is.
-        // SAFETY: The page is kept, so it is there.
+        // While TCP has the first buffer, the second is used.
+        // SAFETY: The cache has a reference to the page.
         unsafe { bindings::rsiw_test_get_page(first) };
         assert!(get()?.page() == second);
-        // SAFETY: The reference taken above.
+        // SAFETY: Drops the reference taken above.
         unsafe { bindings::rsiw_put_page(first) };
         assert!(get()?.page() == first);
         Ok(())
@@ -532,7 +538,7 @@ mod tests {
         for (buf, page) in held.iter_mut().zip(&mut pages) {
             let got = BurstBuf::get(Reuse::InTurn).ok_or(ENOMEM)?;
             if u32::from(got.order) != ORDER {
-                // Memory is too fragmented for what is kept.
+                // Memory is too fragmented for a block of `ORDER`, and only those are kept.
                 return Ok(());
             }
             *page = got.page();
