@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The network: addresses and namespaces here, [`skb`], [`socket`] and [`sockcell`] below.
+//! Network interfaces of the kernel: addresses and namespaces; [`skb`], [`socket`] and
+//! [`sockcell`].
 //!
 //! C headers: [`include/linux/socket.h`](srctree/include/linux/socket.h),
 //! [`include/net/net_namespace.h`](srctree/include/net/net_namespace.h)
@@ -29,7 +30,7 @@ use super::{
     errno::EAFNOSUPPORT, //
 };
 
-/// The family of an address.
+/// An address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     /// IPv4.
@@ -47,7 +48,7 @@ impl Family {
         }
     }
 
-    /// The family's number.
+    /// The number of the family (`AF_*`).
     pub(super) fn as_raw(self) -> c_int {
         match self {
             Self::V4 => bindings::AF_INET as c_int,
@@ -56,7 +57,7 @@ impl Family {
     }
 }
 
-/// An address of any family as C keeps it.
+/// The C structure for an address of any family.
 pub(crate) type Storage = bindings::__kernel_sockaddr_storage;
 
 const _: () = assert!(
@@ -65,15 +66,15 @@ const _: () = assert!(
         && align_of::<Storage>() >= align_of::<bindings::sockaddr_in>()
 );
 
-/// Reads an address as C keeps it.
+/// Reads an address from the C structure.
 ///
 /// # Errors
 ///
-/// `EAFNOSUPPORT` if it is neither IPv4 nor IPv6.
+/// `EAFNOSUPPORT` for a family other than IPv4 and IPv6.
 pub(crate) fn from_storage(storage: &Storage) -> Result<SocketAddr> {
     let raw = ptr::from_ref(storage);
-    // SAFETY: The storage is as large and as aligned as any address; both begin with the family,
-    // and are plain numbers throughout.
+    // SAFETY: The storage has the size and alignment of any address. Both structures begin with the
+    // family, and consist of plain numbers.
     let v4 = unsafe { &*raw.cast::<bindings::sockaddr_in>() };
     // SAFETY: As above.
     let v6 = unsafe { &*raw.cast::<bindings::sockaddr_in6>() };
@@ -96,7 +97,7 @@ pub(crate) fn from_storage(storage: &Storage) -> Result<SocketAddr> {
     }
 }
 
-/// Writes an address as C keeps it.
+/// Writes an address to the C structure.
 pub(crate) fn to_storage(addr: &SocketAddr) -> Storage {
     let mut storage = Storage::default();
     let raw = &raw mut storage;
@@ -123,7 +124,7 @@ pub(crate) fn to_storage(addr: &SocketAddr) -> Storage {
     storage
 }
 
-/// Octets of an address of the family of `addr`, as C wants to know.
+/// The length of the C structure for the family of `addr`, in octets.
 pub(super) fn storage_len(addr: &SocketAddr) -> c_int {
     (match addr {
         SocketAddr::V4(_) => size_of::<bindings::sockaddr_in>(),
@@ -133,12 +134,12 @@ pub(super) fn storage_len(addr: &SocketAddr) -> c_int {
 
 /// A counted reference to a network namespace.
 ///
-/// The reference keeps the namespace from ending, as a user's socket does. So no object that the
-/// end of the namespace removes may own one: a device takes one for each use.
+/// The reference delays the removal of the namespace, as a user's socket does. So no object that
+/// the removal destroys may own one. A device takes a reference for each use.
 ///
 /// # Invariants
 ///
-/// Points to a `struct net` of which one reference is owned.
+/// The pointer names a `struct net`, and the value owns one reference to it.
 pub(crate) struct NetNs(NonNull<bindings::net>);
 
 // SAFETY: `struct net` is reference counted by atomics and used from any CPU.
@@ -151,22 +152,22 @@ impl NetNs {
     ///
     /// # Safety
     ///
-    /// The caller owns one to `net`, and gives it up.
+    /// The caller owns a reference to `net`, and passes it on.
     pub(super) unsafe fn from_owned(net: NonNull<bindings::net>) -> Self {
         // INVARIANT: By this function's contract.
         Self(net)
     }
 
-    /// The first namespace.
+    /// The initial network namespace.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn init() -> Option<Self> {
         // SAFETY: `init_net` always exists.
         let net = unsafe { bindings::rsiw_net_get((&raw mut bindings::init_net).cast()) };
-        // SAFETY: The reference just taken is given on.
+        // SAFETY: The call above has taken the reference, which the value takes over.
         NonNull::new(net).map(|net| unsafe { Self::from_owned(net) })
     }
 
-    /// A number that no other namespace has, as long as this one is there.
+    /// The identity of the namespace, unique while the namespace exists.
     pub(crate) fn id(&self) -> usize {
         self.0.as_ptr() as usize
     }
@@ -181,7 +182,7 @@ impl Clone for NetNs {
     fn clone(&self) -> Self {
         // SAFETY: By the type invariant a reference is held, so another can be taken.
         unsafe { bindings::rsiw_net_hold(self.as_ptr()) };
-        // INVARIANT: The reference just taken.
+        // INVARIANT: The value owns the reference taken above.
         Self(self.0)
     }
 }
@@ -219,7 +220,7 @@ mod tests {
     fn v4_lies_as_c_expects_it() {
         let addr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(10, 1, 2, 3), 0x1234));
         let storage = to_storage(&addr);
-        // SAFETY: The storage is as large and as aligned as any address.
+        // SAFETY: The storage has the size and alignment of any address.
         let v4 = unsafe { &*ptr::from_ref(&storage).cast::<bindings::sockaddr_in>() };
         assert_eq!(v4.sin_port.to_ne_bytes(), [0x12, 0x34]);
         assert_eq!(v4.sin_addr.s_addr.to_ne_bytes(), [10, 1, 2, 3]);

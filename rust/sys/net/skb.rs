@@ -2,9 +2,9 @@
 
 //! Access to received octets in TCP's socket buffers.
 //!
-//! A socket buffer is a linear part, a number of page fragments, and perhaps a list of further
-//! buffers. A [`SkbView`] shows some of its octets as one sequence. Reading forwards is fast: the
-//! view remembers the piece that was read last.
+//! A socket buffer has a linear part, page fragments, and perhaps a list of further buffers. A
+//! [`SkbView`] presents a range of its octets as one sequence. Sequential reads are fast: the view
+//! caches the last contiguous range.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
@@ -27,38 +27,38 @@ use crate::sys::{
     mm::octets::Octets, //
 };
 
-/// Octets of a socket buffer, for as long as `'a`.
+/// A range of octets of a socket buffer.
 ///
-/// A sender on this host may share the pages with a file or a process that writes to them. So what
-/// is read twice may differ.
+/// A sender on this host may share the pages with a file or a process that writes to them. So two
+/// reads of an octet may differ.
 ///
 /// # Invariants
 ///
-/// If `readable`, `skb` has readable memory for the `len` octets from `base`, which stays during `'a`.
-/// `cursor` is only used with `skb`.
+/// If `readable`, `skb` has readable memory for the `len` octets from `base` during `'a`. `cursor`
+/// is only used with `skb`.
 pub(crate) struct SkbView<'a> {
     /// The socket buffer.
     skb: NonNull<bindings::sk_buff>,
-    /// Where in the buffer the view begins.
+    /// The offset of the view in the buffer, in octets.
     base: u32,
-    /// Octets of the view.
+    /// The length of the view in octets.
     len: u32,
-    /// The CPU reaches them.
+    /// The CPU can read the octets.
     readable: bool,
-    /// Where the last access was; only the C side looks at it.
+    /// The position of the last access; only the C side uses it.
     cursor: UnsafeCell<bindings::rsiw_skb_cursor>,
-    /// The piece that was found last, to its end or that of the view, and its offset in the view.
+    /// The offset in the view and the octets of the last contiguous range, cut at the end of the
+    /// view.
     last: Cell<(usize, Octets<'a>)>,
-    /// As if it were memory that is borrowed.
     _borrow: PhantomData<&'a [u8]>,
 }
 
 impl<'a> SkbView<'a> {
-    /// Shows `len` octets of `skb` from octet `base`.
+    /// Makes a view of `len` octets of `skb` from octet `base`.
     ///
     /// # Safety
     ///
-    /// They exist, can be reached by `rsiw_skb_chunk`, and stay where they are during `'a`.
+    /// The octets exist, `rsiw_skb_chunk` reaches them, and their memory stays valid during `'a`.
     pub(in crate::sys) unsafe fn new(skb: NonNull<bindings::sk_buff>, base: u32, len: u32) -> Self {
         // INVARIANT: As this function's contract says.
         Self {
@@ -75,9 +75,9 @@ impl<'a> SkbView<'a> {
         }
     }
 
-    /// Stands for `len` octets of `skb` that the CPU does not reach.
+    /// Makes a view of `len` octets of `skb` that the CPU can not read.
     pub(in crate::sys) fn unreadable(skb: NonNull<bindings::sk_buff>, len: u32) -> Self {
-        // INVARIANT: Not readable, so nothing is promised of the memory.
+        // INVARIANT: The view is not readable, so the invariant does not concern the memory.
         Self {
             skb,
             base: 0,
@@ -92,13 +92,13 @@ impl<'a> SkbView<'a> {
         }
     }
 
-    /// Whether the CPU reaches the octets; else every access fails.
+    /// Whether the CPU can read the octets; otherwise every access fails.
     #[inline]
     pub(crate) fn is_readable(&self) -> bool {
         self.readable
     }
 
-    /// Octets of the view.
+    /// The length of the view in octets.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len as usize
@@ -110,11 +110,11 @@ impl<'a> SkbView<'a> {
         off.checked_add(len).is_some_and(|end| end <= self.len())
     }
 
-    /// The longest piece of memory that begins at octet `off`, cut to `max` octets; empty behind
-    /// the end of the view.
+    /// The longest contiguous range from octet `off`, at most `max` octets; empty after the end of
+    /// the view.
     #[inline]
     pub(crate) fn chunk(&self, off: usize, max: usize) -> Octets<'a> {
-        // Several FPDUs lie in one piece, and each is read more than once.
+        // A range may hold several FPDUs, and each is read more than once.
         let (start, piece) = self.last.get();
         let rest = match off.checked_sub(start).and_then(|skip| piece.after(skip)) {
             Some(rest) if !rest.is_empty() => rest,
@@ -123,7 +123,7 @@ impl<'a> SkbView<'a> {
         rest.up_to(max)
     }
 
-    /// The longest piece of memory that begins at octet `off`, which is remembered.
+    /// Finds and caches the longest contiguous range from octet `off`.
     fn find(&self, off: usize) -> Octets<'a> {
         let left = self.len().saturating_sub(off);
         if left == 0 || !self.readable {
@@ -140,17 +140,18 @@ impl<'a> SkbView<'a> {
         let Some(data) = NonNull::new(data.cast::<u8>().cast_mut()) else {
             return Octets::EMPTY;
         };
-        // SAFETY: `found` octets lie at `data`, and by the type invariant those of the view stay.
+        // SAFETY: `found` octets are at `data`, and by the type invariant those of the view stay
+        // valid during `'a`.
         let piece = unsafe { Octets::from_raw(data, left.min(found as usize)) };
         self.last.set((off, piece));
         piece
     }
 
-    /// Copies octets from `off` on, as many as `dst` has.
+    /// Copies octets from `off` on to fill `dst`.
     ///
     /// # Errors
     ///
-    /// `EFAULT` if they do not all lie in the view.
+    /// `EFAULT` if the range leaves the view.
     #[inline]
     pub(crate) fn copy_bits(&self, off: usize, dst: &mut [u8]) -> Result {
         if !self.contains(off, dst.len()) {
@@ -173,11 +174,12 @@ impl<'a> SkbView<'a> {
         Ok(())
     }
 
-    /// Continues the CRC-32C `seed` over `len` octets from `off`; nothing is inverted.
+    /// Continues the CRC-32C `seed` over `len` octets from `off`. Neither the seed nor the result
+    /// is inverted.
     ///
     /// # Errors
     ///
-    /// `EFAULT` if they do not all lie in the view.
+    /// `EFAULT` if the range leaves the view.
     #[inline]
     pub(crate) fn crc32c(&self, off: usize, len: usize, seed: u32) -> Result<u32> {
         if !self.contains(off, len) {
@@ -191,8 +193,8 @@ impl<'a> SkbView<'a> {
         Ok(crc)
     }
 
-    /// Shows `len` octets from `off` to `f`, in order, in pieces as they lie in memory, until `f`
-    /// fails. A range that leaves the view is cut to it.
+    /// Calls `f` for each contiguous part of `len` octets from `off`, in order, until `f` fails. A
+    /// range that leaves the view is cut.
     #[inline]
     pub(crate) fn for_each_chunk<E>(
         &self,
@@ -227,7 +229,7 @@ mod tests {
 
     impl Skb {
         fn new(linear: u32, frags: u32, frag_len: u32, parts: u32) -> Result<Self> {
-            // SAFETY: Allocates.
+            // SAFETY: The helper has no requirements.
             let skb = unsafe { bindings::rsiw_test_skb(linear, frags, frag_len, parts) };
             Ok(Self {
                 skb: NonNull::new(skb).ok_or(ENOMEM)?,
@@ -236,26 +238,26 @@ mod tests {
         }
 
         fn view(&self, base: u32, len: u32) -> SkbView<'_> {
-            // SAFETY: The test alone has the buffer, and stays in its range.
+            // SAFETY: Only the test uses the buffer, and the range is inside it.
             unsafe { SkbView::new(self.skb, base, len) }
         }
     }
 
     impl Drop for Skb {
         fn drop(&mut self) {
-            // SAFETY: The buffer is ours.
+            // SAFETY: `new` has allocated the buffer, and it is not used after this.
             unsafe { bindings::rsiw_test_free_skb(self.skb.as_ptr()) }
         }
     }
 
-    /// A copy.
+    /// A copy of the octets.
     fn octets(chunk: Octets<'_>) -> Result<KVec<u8>> {
         let mut vec = KVec::with_capacity(chunk.len(), GFP_KERNEL)?;
         chunk.append_to(&mut vec);
         Ok(vec)
     }
 
-    /// The shapes a buffer can have.
+    /// Buffers of all layouts: linear part, fragments, list of buffers.
     fn shapes() -> Result<[Skb; 4]> {
         Ok([
             Skb::new(300, 0, 0, 0)?,
@@ -289,7 +291,7 @@ mod tests {
         for skb in &shapes()? {
             let view = skb.view(0, skb.len);
             let mut octet = [0u8];
-            // A step that is prime to the length visits every octet in a wild order.
+            // A step that is prime to the length visits every octet, not in order.
             let mut at = 0u32;
             for _ in 0..skb.len {
                 view.copy_bits(at as usize, &mut octet)?;
@@ -337,7 +339,7 @@ mod tests {
                     .into_iter()
                     .all(|octet| right.next() == Some(octet)));
             }
-            // All but one of the shapes have more than one piece.
+            // All layouts but the linear one have more than one contiguous range.
             assert!((cut == 0) == (skb.len == 300));
             assert!(view.chunk(view.len(), MAX).is_empty());
             assert!(view.chunk(usize::MAX, MAX).is_empty());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Data that belongs to the exclusive holder of a socket.
+//! Data that the lock of a socket guards.
 //!
-//! [`SockCell`] ties a value to one TCP socket. A [`Locked`] of that socket, however it was
-//! obtained (callback, spin lock, `lock_sock`), opens the cell; nothing else does. TCP calls back
-//! into its user while the user calls TCP: `sk_write_space` out of `tcp_sendmsg_locked`,
-//! `sk_data_ready` out of `sk_flush_backlog`. Such an inner call finds the cell open already, and
-//! is refused. The inner call can leave a note for the holder.
+//! [`SockCell`] ties a value to one TCP socket. Only a [`Locked`] of that socket opens the cell; it
+//! comes from a callback, the spin lock or `lock_sock`. TCP calls back into its user while the user
+//! calls TCP: `sk_write_space` from `tcp_sendmsg_locked`, `sk_data_ready` from `sk_flush_backlog`.
+//! Such a nested call finds the cell open, and is refused. The nested call can set a flag,
+//! `missed`, for the holder.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -34,37 +34,37 @@ use super::socket::{
 ///
 /// # Invariants
 ///
-/// `value`, `open` and `missed` are touched only while the socket `sock` is held exclusively.
+/// `value`, `open` and `missed` are accessed only while the socket `sock` is held exclusively.
 /// While `open` is true, exactly one [`Opened`] of this cell exists.
 pub(crate) struct SockCell<T> {
-    /// The socket whose lock guards the value; keeps its address from being used again.
+    /// The socket whose lock guards the value. The reference prevents reuse of its address.
     sock: SockRef,
     /// An [`Opened`] exists.
     open: Cell<bool>,
-    /// A nested call that was refused left a note.
+    /// A refused nested call has set the flag.
     missed: Cell<bool>,
     /// The guarded value.
     value: UnsafeCell<T>,
 }
 
-// SAFETY: The value and the flags are reached only through `open`, which demands a `Locked` of
-// `sock`. The socket lock orders those accesses between CPUs, so `T` is moved between threads, and
-// not shared. `SockRef` is a reference count.
+// SAFETY: The value and the flags are accessed only with a `Locked` of `sock`. The socket lock
+// orders those accesses between CPUs, so `T` is moved between threads, and not shared. `SockRef` is
+// a counted reference.
 unsafe impl<T: Send> Send for SockCell<T> {}
 // SAFETY: As above: a shared reference alone reaches nothing that is not under the socket lock.
 unsafe impl<T: Send> Sync for SockCell<T> {}
 
-/// Why a cell could not be opened.
+/// The reason why a cell can not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenError {
-    /// The holder of the socket has the cell open further up the call chain.
+    /// A caller further up the call chain has the cell open.
     Nested,
-    /// The lock shown is that of another socket.
+    /// The [`Locked`] is that of another socket.
     OtherSocket,
 }
 
 impl<T> SockCell<T> {
-    /// Puts `value` under the lock of `sock`, initialized in place. Any context.
+    /// Makes a cell whose `value` the lock of `sock` guards, initialized in place. Any context.
     pub(crate) fn init<E>(sock: SockRef, value: impl Init<T, E>) -> impl Init<Self, E> {
         // SAFETY: `UnsafeCell<T>` has the layout of `T`, and a valid `T` is a valid `UnsafeCell<T>`.
         let value = unsafe { cast_init::<T, UnsafeCell<T>, E>(value) };
@@ -87,7 +87,7 @@ impl<T> SockCell<T> {
     /// # Errors
     ///
     /// [`OpenError::Nested`] inside a callback that TCP makes while the cell is open;
-    /// [`Self::note`] leaves a note for the outer holder.
+    /// [`Self::note`] sets the flag for the outer holder. [`OpenError::OtherSocket`].
     #[inline]
     pub(crate) fn open<'a>(&'a self, locked: &'a mut Locked) -> Result<Opened<'a, T>, OpenError> {
         if !core::ptr::eq(locked.as_ptr(), self.sock.as_ptr()) {
@@ -101,7 +101,7 @@ impl<T> SockCell<T> {
         Ok(Opened { cell: self, locked })
     }
 
-    /// Leaves a note for the context that has the cell open.
+    /// Sets the flag `missed` for the context that has the cell open.
     #[inline]
     pub(crate) fn note(&self, locked: &mut Locked) {
         if core::ptr::eq(locked.as_ptr(), self.sock.as_ptr()) {
@@ -110,13 +110,12 @@ impl<T> SockCell<T> {
     }
 }
 
-/// A cell that is open: its value, and the socket lock that entitles to it.
+/// An open cell: access to its value and to the locked socket.
 ///
 /// # Invariants
 ///
 /// `locked` is a lock of `cell.sock`, and this is the only `Opened` of `cell`.
 pub(crate) struct Opened<'a, T> {
-    /// The cell.
     cell: &'a SockCell<T>,
     /// The proof that the socket is held.
     locked: &'a mut Locked,
@@ -131,7 +130,8 @@ impl<T> Opened<'_, T> {
         (unsafe { &mut *self.cell.value.get() }, self.locked)
     }
 
-    /// Whether a refused callback left a note since the last call; its work is now the caller's.
+    /// Clears the flag `missed` and returns it. If it was set, the caller does the work of the
+    /// refused callback.
     #[inline]
     pub(crate) fn take_missed(&mut self) -> bool {
         self.cell.missed.replace(false)
@@ -143,7 +143,7 @@ impl<T> Deref for Opened<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: As in `split`; `&self` keeps exclusive references away.
+        // SAFETY: As in `split`; `&self` excludes exclusive references.
         unsafe { &*self.cell.value.get() }
     }
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TCP sockets for connections that are served in softirq context.
+//! TCP sockets for connections that are processed in softirq context.
 //!
-//! - [`Socket`]: a connection, as its owner sees it, in process context
-//! - [`OwnerSock`]: on whose behalf a connection is accepted
-//! - [`UnheldSocket`]: an accepted connection that does not hold its network namespace yet
-//! - [`ListenSocket`]: a listening socket, and the connections that come in
+//! - [`Socket`]: a connection; used by its owner in process context
+//! - [`OwnerSock`]: the process credentials of accepted connections
+//! - [`UnheldSocket`]: an accepted connection without a reference to its network namespace
+//! - [`ListenSocket`]: a listening socket, and its incoming connections
 //! - [`SockRef`]: a reference, to lock the socket
-//! - [`Locked`]: what the holder of the socket may do; obtained by [`SockRef::lock`],
+//! - [`Locked`]: the functions of the socket's holder; obtained by [`SockRef::lock`],
 //!   [`SockRef::try_lock_bh`], or as the argument of a callback ([`Handler`])
 //!
 //! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
@@ -67,14 +67,12 @@ pub(crate) use self::{
     },
 };
 
-/// A TCP connection, or what is to become one. Process context; all may sleep.
+/// A TCP socket that is connected, or not connected yet. Process context; all functions may sleep.
 ///
-/// It keeps its network namespace from ending, as a user's socket does. When it is dropped the
-/// callbacks are restored: none is running or will run then. The reference to the handler is
-/// dropped, and the socket is released. FIN closes it, or a reset after
-/// [`Socket::set_linger_abort`].
+/// The socket holds a reference to its network namespace, as a user's socket does. Dropping the
+/// value restores the callbacks, so that none runs afterwards, drops the handler and releases the
+/// socket. The release sends FIN, or a reset after [`Socket::set_linger_abort`].
 pub(crate) struct Socket {
-    /// The C object.
     base: Base,
     /// The handler in the socket's user data.
     installed: Cell<Installed>,
@@ -89,48 +87,49 @@ impl Deref for Socket {
 }
 
 impl Socket {
-    /// Makes a socket in a namespace, ready to connect. Small frames are sent at once, memory is
-    /// taken as softirqs need it, urgent data is data.
+    /// Makes a socket in a namespace, ready to connect. Nagle's algorithm is off, allocations are
+    /// atomic, and urgent data is received in line.
     pub(crate) fn create(net: &NetNs, family: Family) -> Result<Self> {
         Self::from_base(Base::create(net, family)?)
     }
 
-    /// Makes a connection of a socket that has no other user.
+    /// Makes a connection of a socket without another user; takes a reference to its namespace.
     fn from_base(base: Base) -> Result<Self> {
         let socket = Self::not_holding(base);
         socket.hold_net()?;
         Ok(socket)
     }
 
-    /// As [`from_base`](Self::from_base), but the namespace is not kept from ending.
+    /// As [`from_base`](Self::from_base), without a reference to the namespace.
     fn not_holding(base: Base) -> Self {
         let socket = Self {
             base,
             installed: Cell::new(Installed::NONE),
         };
-        // SAFETY: The socket is ours, and a TCP one; process context.
+        // SAFETY: The value owns the socket, a TCP one; process context.
         unsafe { bindings::rsiw_sk_prepare(socket.base.sk()) };
         socket
     }
 
-    /// Takes a reference to the socket's namespace; `ENODEV` if the end of the namespace has begun.
+    /// Takes a reference to the socket's namespace; `ENODEV` if the namespace is being removed.
     fn hold_net(&self) -> Result {
-        // SAFETY: The socket is ours, and a TCP one; process context.
+        // SAFETY: The value owns the socket, a TCP one; process context.
         match unsafe { bindings::rsiw_sk_hold_net(self.base.sk()) } {
             true => Ok(()),
             false => Err(ENODEV),
         }
     }
 
-    /// Asks the security modules whether the current process may connect to `addr`. Before the
-    /// socket is connected.
+    /// Asks the security modules whether the current process may connect to `addr`. The socket is
+    /// not connected yet.
     ///
     /// # Errors
     ///
-    /// `EACCES`, `EPERM`…: what they say.
+    /// `EACCES`, `EPERM`…: the error of a security module.
     pub(crate) fn ask_to_connect(&self, addr: &SocketAddr) -> Result {
         let mut storage = to_storage(addr);
-        // SAFETY: The socket is ours, and not connected; the address is one of as many octets.
+        // SAFETY: The value owns the socket, which is not connected; the length is that of the
+        // address.
         to_result(unsafe {
             bindings::rsiw_sock_may_connect(
                 self.base.as_ptr(),
@@ -140,40 +139,39 @@ impl Socket {
         })
     }
 
-    /// Ends the connection by a reset. The socket can connect again, from the address that it has;
-    /// a port that TCP has drawn is given back.
+    /// Resets the connection. The socket can connect again, from the same address; a port that TCP
+    /// has chosen is released.
     pub(crate) fn disconnect(&self) -> Result {
-        // SAFETY: The socket is ours.
+        // SAFETY: The value owns the socket.
         to_result(unsafe { bindings::rsiw_sock_disconnect(self.base.as_ptr()) })
     }
 
-    /// Charges an accepted connection, which is charged to no process, to the memory cgroup of the
-    /// current process.
+    /// Charges an accepted connection without a memory cgroup to that of the current process.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`: what the connection holds is above its limit.
+    /// `ENOMEM`: the memory of the connection exceeds the limit of the memory cgroup.
     pub(crate) fn charge_to_caller(&self) -> Result {
-        // SAFETY: The socket is ours, and a TCP one; process context.
+        // SAFETY: The value owns the socket, a TCP one; process context.
         to_result(unsafe { bindings::rsiw_sk_charge_current(self.base.sk()) })
     }
 
-    /// Gives a connection that a shared listener accepted to the process which made `owner`. The
-    /// connection has the label and the control groups of `owner` from now on.
+    /// Assigns a connection that a shared listener accepted to the process that made `owner`. The
+    /// connection gets the security label and the control groups of `owner`.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`: what the connection holds is above the limit of the memory cgroup.
+    /// `ENOMEM`: the memory of the connection exceeds the limit of the memory cgroup.
     pub(crate) fn inherit(&self, owner: &OwnerSock) -> Result {
         // SAFETY: Both sockets are owned, and TCP ones; process context.
         to_result(unsafe { bindings::rsiw_sk_inherit(self.base.sk(), owner.0.sk()) })
     }
 
-    /// Begins to connect. [`Handler::state_change`] is called at the end of it;
+    /// Starts to connect. TCP calls [`Handler::state_change`] when the attempt has ended;
     /// [`Socket::tcp_state`] and [`Socket::take_error`] return the outcome.
     pub(crate) fn connect_nonblocking(&self, addr: &SocketAddr) -> Result {
         let mut storage = to_storage(addr);
-        // SAFETY: The socket is ours; the address is one of as many octets.
+        // SAFETY: The value owns the socket; the length is that of the address.
         let result = to_result(unsafe {
             bindings::kernel_connect(
                 self.base.as_ptr(),
@@ -191,7 +189,7 @@ impl Socket {
     /// The peer's address.
     pub(crate) fn peer_addr(&self) -> Result<SocketAddr> {
         let mut storage = Storage::default();
-        // SAFETY: The socket is ours; the address has room for any.
+        // SAFETY: The value owns the socket; the storage holds any address.
         let len =
             unsafe { bindings::kernel_getpeername(self.base.as_ptr(), (&raw mut storage).cast()) };
         if len < 0 {
@@ -200,82 +198,82 @@ impl Socket {
         from_storage(&storage)
     }
 
-    /// Has the release of the socket reset the connection, and throw away what is not sent.
+    /// Makes the release of the socket reset the connection, and discard unsent data.
     pub(crate) fn set_linger_abort(&self) {
-        // SAFETY: The socket is ours.
+        // SAFETY: The value owns the socket.
         unsafe { bindings::sock_no_linger(self.base.sk()) }
     }
 
-    /// Limits how long the peer may leave data unacknowledged, in milliseconds; 0: as the system
-    /// does (RFC 5482).
+    /// Sets the TCP user timeout (RFC 5482) in milliseconds; 0: the default of the system.
     pub(crate) fn set_user_timeout(&self, millis: u32) {
         let millis = c_int::try_from(millis).unwrap_or(c_int::MAX);
-        // SAFETY: The socket is ours, and a TCP one. No value is refused that is not negative.
+        // SAFETY: The value owns the socket, a TCP one. `millis` is not negative.
         unsafe { bindings::rsiw_sk_set_user_timeout(self.base.sk(), millis) };
     }
 
-    /// Fixes the octets that may wait to be sent or acknowledged; TCP adapts the limit otherwise.
+    /// Fixes the size of the send buffer in octets; otherwise TCP adapts it.
     pub(crate) fn set_sndbuf_cap(&self, octets: u32) {
         let octets = c_int::try_from(octets).unwrap_or(c_int::MAX);
-        // SAFETY: The socket is ours.
+        // SAFETY: The value owns the socket.
         unsafe { bindings::rsiw_sk_cap_sndbuf(self.base.sk(), octets) }
     }
 
-    /// Sends as far as there is room; returns how many octets.
+    /// Sends as much as the send buffer takes; returns the number of octets.
     ///
     /// # Errors
     ///
-    /// `EAGAIN`: no room, or not connected yet.
+    /// `EAGAIN`: the send buffer is full, or the socket is not connected yet.
     pub(crate) fn send_nonblocking(&self, buf: &[u8]) -> Result<usize> {
-        // SAFETY: The socket is ours; the pointer and the length are those of a slice.
+        // SAFETY: The value owns the socket; the pointer and the length are those of a slice.
         let sent =
             unsafe { bindings::rsiw_sock_send(self.base.as_ptr(), buf.as_ptr().cast(), buf.len()) };
         octets(sent)
     }
 
-    /// Receives what has arrived, up to the size of `buf`; 0 octets: the peer has sent FIN.
+    /// Receives available octets, up to the length of `buf`; 0 octets: the peer has sent FIN.
     ///
     /// # Errors
     ///
-    /// `EAGAIN`: there is nothing. `ENOTCONN`: not connected yet.
+    /// `EAGAIN`: no octets are available. `ENOTCONN`: the socket is not connected yet.
     pub(crate) fn recv_nonblocking(&self, buf: &mut [u8]) -> Result<usize> {
-        // SAFETY: The socket is ours; the pointer and the length are those of a writable slice.
+        // SAFETY: The value owns the socket; the pointer and the length are those of a writable
+        // slice.
         let received = unsafe {
             bindings::rsiw_sock_recv(self.base.as_ptr(), buf.as_mut_ptr().cast(), buf.len())
         };
         octets(received)
     }
 
-    /// The state of the connection at this moment.
+    /// The state of the connection. The answer may be stale when it returns.
     pub(crate) fn tcp_state(&self) -> TcpState {
-        // SAFETY: The socket is ours.
+        // SAFETY: The value owns the socket.
         TcpState::from_raw(unsafe { bindings::rsiw_sk_state(self.base.sk()) })
     }
 
-    /// The error that TCP noted, once.
+    /// Takes the pending error of the socket.
     pub(crate) fn take_error(&self) -> Option<Error> {
-        // SAFETY: The socket is ours.
+        // SAFETY: The value owns the socket.
         let error = unsafe { bindings::rsiw_sk_take_error(self.base.sk()) };
         (error < 0).then(|| Error::from_errno(error))
     }
 
-    /// Installs `handler`, in place of an earlier one, whose reference is dropped.
+    /// Installs `handler` and drops the previous one.
     ///
-    /// Earlier events are not repeated: the caller checks the state, and reads, after this.
+    /// TCP does not repeat earlier events: the caller checks the state, and reads, afterwards.
     pub(crate) fn install<H: Handler>(&self, handler: Arc<H>) {
         self.put(callback::install(&self.base, handler));
     }
 
-    /// Replaces the note of the installed handler, and drops the earlier handler.
+    /// Replaces the record of the installed handler, and drops the previous handler.
     fn put(&self, new: Installed) {
         let old = self.installed.replace(new);
-        // SAFETY: The callbacks of a connection run under its lock, which the exchange held: none
-        // uses the old handler any more.
+        // SAFETY: The callbacks of a connection run under its lock, which the exchange has held. So
+        // no callback uses the old handler.
         unsafe { old.release() };
     }
 
-    /// The addresses of both ends, for trace events; [`UNKNOWN`](crate::sys::trace::UNKNOWN) where there is
-    /// none. Process context; sleeps.
+    /// The local and the peer's address, for trace events; [`UNKNOWN`](crate::sys::trace::UNKNOWN)
+    /// for a missing one. Process context; sleeps.
     pub(crate) fn ends(&self) -> (SocketAddr, SocketAddr) {
         (
             self.local_addr().unwrap_or(crate::sys::trace::UNKNOWN),
@@ -285,7 +283,7 @@ impl Socket {
 
     /// A reference, to lock the socket.
     pub(crate) fn sock(&self) -> SockRef {
-        // SAFETY: The socket is ours, so it is counted.
+        // SAFETY: The value owns the socket, and so a reference to its `struct sock`.
         unsafe { SockRef::new(self.base.sk()) }
     }
 }
@@ -298,41 +296,40 @@ impl Drop for Socket {
     }
 }
 
-/// A socket that is never connected. The owner of a queue pair makes it in its own context.
-/// Connections accepted on its behalf get the label, control group and memory cgroup of that
-/// socket.
+/// A socket that is never connected. The process that owns a queue pair makes it. Connections
+/// accepted for the queue pair get its security label, control group and memory cgroup.
 pub(crate) struct OwnerSock(Base);
 
 impl OwnerSock {
-    /// Makes one for the current process ([`Base::create`]).
+    /// Makes a socket of the current process ([`Base::create`]).
     pub(crate) fn create(net: &NetNs, family: Family) -> Result<Self> {
         Ok(Self(Base::create(net, family)?))
     }
 }
 
-/// An accepted connection that does not keep its network namespace from ending. Process context;
-/// all may sleep.
+/// An accepted connection without a reference to its network namespace. Process context; all
+/// functions may sleep.
 ///
-/// Its owner drops it before the namespace ends. The drop resets it, so no TIME-WAIT socket
-/// remains.
+/// The owner drops the value before the namespace is removed. Dropping it resets the connection, so
+/// no TIME-WAIT socket remains.
 pub(crate) struct UnheldSocket(Socket);
 
 impl UnheldSocket {
-    /// Takes in the child of a listening socket.
+    /// Wraps the child of a listening socket.
     fn new(base: Base) -> Self {
         let socket = Socket::not_holding(base);
         socket.set_linger_abort();
         Self(socket)
     }
 
-    /// Makes an ordinary connection of it.
+    /// Takes a reference to the namespace, and makes a [`Socket`] of the connection.
     ///
     /// # Errors
     ///
-    /// `ENODEV`: its namespace has begun to end.
+    /// `ENODEV`: the namespace is being removed.
     pub(crate) fn hold(self) -> Result<Socket> {
         self.0.hold_net()?;
-        // SAFETY: The socket is ours, and a TCP one; process context.
+        // SAFETY: The value owns the socket, a TCP one; process context.
         unsafe { bindings::rsiw_sk_set_linger_normal(self.0.base.sk()) };
         Ok(self.0)
     }
@@ -346,7 +343,7 @@ impl Deref for UnheldSocket {
     }
 }
 
-/// A number of octets, or a negative error.
+/// Converts a C result: a number of octets, or a negative error.
 fn octets(result: c_int) -> Result<usize> {
     usize::try_from(result).map_err(|_| Error::from_errno(result))
 }
@@ -406,7 +403,7 @@ mod tests {
         a.send_nonblocking(b"2")?;
         assert!(eventually(|| second.data() != 0));
         assert_eq!(first.data(), before);
-        // The socket had the only other reference, and let it go.
+        // The socket has dropped the only other reference.
         assert!(Arc::into_unique_or_drop(first).is_some());
         a.set_linger_abort();
         drop(a);

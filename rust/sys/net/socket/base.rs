@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The part that connections and listening sockets share.
+//! The common part of connections and listening sockets.
 //!
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
 
@@ -25,12 +25,12 @@ use super::{
     Storage, //
 };
 
-/// A TCP socket with its original callbacks. Process context; all may sleep.
+/// A TCP socket with its original callbacks. Process context; all functions may sleep.
 ///
 /// # Invariants
 ///
-/// `sock` is a TCP socket, owned, with a `struct sock`; `original` holds the callbacks that it
-/// was made with.
+/// `sock` is a TCP socket with a `struct sock`, which the value owns. `original` holds the
+/// callbacks that TCP has set.
 pub(crate) struct Base {
     /// The C object.
     sock: NonNull<bindings::socket>,
@@ -42,22 +42,22 @@ pub(crate) struct Base {
 unsafe impl Send for Base {}
 
 impl Base {
-    /// Makes a TCP socket of the current process: with its security label, control groups and
-    /// memory cgroup. It holds its namespace then. A thread of the kernel gets one of the kernel's,
-    /// which does not.
+    /// Makes a TCP socket of the current process, with its security label, control groups and
+    /// memory cgroup. The socket holds a reference to its namespace. A kernel thread gets a kernel
+    /// socket, which holds none.
     ///
     /// # Errors
     ///
-    /// `EPERM`, `EACCES`…: a security module, or a BPF program of the control group.
+    /// `EPERM`, `EACCES`…: refused by a security module, or by a BPF program of the control group.
     pub(super) fn create(net: &NetNs, family: Family) -> Result<Self> {
         let mut sock = ptr::null_mut();
         // SAFETY: The namespace is held during the call; `sock` is writable.
         to_result(unsafe { bindings::rsiw_sock_create(net.as_ptr(), family.as_raw(), &mut sock) })?;
-        // SAFETY: Just made.
+        // SAFETY: The call above has made the socket for this caller.
         unsafe { Self::new(sock) }
     }
 
-    /// Makes a TCP socket of the kernel, which belongs to no process, and does not hold its
+    /// Makes a TCP socket of the kernel, which belongs to no process, and holds no reference to its
     /// namespace.
     pub(super) fn create_shared(net: &NetNs, family: Family) -> Result<Self> {
         let mut sock = ptr::null_mut();
@@ -65,7 +65,7 @@ impl Base {
         to_result(unsafe {
             bindings::rsiw_sock_create_shared(net.as_ptr(), family.as_raw(), &mut sock)
         })?;
-        // SAFETY: Just made.
+        // SAFETY: The call above has made the socket for this caller.
         unsafe { Self::new(sock) }
     }
 
@@ -73,7 +73,7 @@ impl Base {
     ///
     /// # Safety
     ///
-    /// `sock` is a TCP socket with a `struct sock` that was just made, and is the caller's.
+    /// `sock` is null, or a new TCP socket with a `struct sock`, which the caller owns.
     unsafe fn new(sock: *mut bindings::socket) -> Result<Self> {
         let sock = NonNull::new(sock).ok_or(ENOMEM)?;
         let mut original = bindings::rsiw_sock_callbacks::default();
@@ -81,23 +81,23 @@ impl Base {
         unsafe {
             bindings::rsiw_sk_callbacks(bindings::rsiw_sock_sk(sock.as_ptr()), &mut original);
         }
-        // INVARIANT: Just made, and not changed since.
+        // INVARIANT: The socket is new, so its callbacks are those of TCP.
         Ok(Self { sock, original })
     }
 
-    /// Wraps the child of a listening socket, and takes back the callbacks it inherited.
+    /// Wraps the child of a listening socket, and replaces the callbacks that it inherited.
     ///
     /// # Safety
     ///
-    /// The caller gives a TCP socket with a `struct sock` that a socket with the callbacks
-    /// `original` has accepted.
+    /// The caller owns `sock`, a TCP socket with a `struct sock`, accepted by a socket whose
+    /// original callbacks are `original`.
     pub(super) unsafe fn from_child(
         sock: NonNull<bindings::socket>,
         original: bindings::rsiw_sock_callbacks,
     ) -> Self {
         // INVARIANT: As this function's contract says.
         let base = Self { sock, original };
-        // SAFETY: The socket is ours; process context.
+        // SAFETY: `base` owns the socket; process context.
         unsafe { bindings::rsiw_sk_take_child(base.sk(), &base.original) };
         base
     }
@@ -107,7 +107,7 @@ impl Base {
         self.sock.as_ptr()
     }
 
-    /// The protocol's half of it.
+    /// The `struct sock` of the socket.
     pub(super) fn sk(&self) -> *mut bindings::sock {
         // SAFETY: By the type invariant.
         unsafe { bindings::rsiw_sock_sk(self.sock.as_ptr()) }
@@ -118,14 +118,14 @@ impl Base {
         &self.original
     }
 
-    /// Lets another socket have the same address while it is not listening, as SO_REUSEADDR.
+    /// Sets SO_REUSEADDR: another socket may have the same address while neither listens.
     pub(crate) fn set_reuse(&self) {
         // SAFETY: By the type invariant.
         unsafe { bindings::sock_set_reuseaddr(self.sk()) }
     }
 
-    /// Whether an IPv6 socket is to have no IPv4 peers; without this `net.ipv6.bindv6only` says so.
-    /// Before it has an address.
+    /// Sets IPV6_V6ONLY of an IPv6 socket; the default is `net.ipv6.bindv6only`. The socket is not
+    /// bound yet.
     pub(crate) fn set_v6only(&self, only: bool) {
         // SAFETY: By the type invariant.
         unsafe { bindings::rsiw_sk_set_v6only(self.sk(), only) }
@@ -137,42 +137,42 @@ impl Base {
         unsafe { bindings::rsiw_sk_set_tos(self.sk(), tos) }
     }
 
-    /// Gives the socket its own address, and when it connects a port, which sockets that connect to
-    /// another peer may have, too. The port of `addr` is 0.
+    /// Binds the socket to an address; TCP chooses the port at connect (IP_BIND_ADDRESS_NO_PORT).
+    /// Sockets with other peers may share that port. The port of `addr` is 0.
     pub(crate) fn bind_address(&self, addr: &SocketAddr) -> Result {
         // SAFETY: By the type invariant; the flag is set atomically.
         unsafe { bindings::rsiw_sk_bind_later(self.sk()) };
         self.bind(addr)
     }
 
-    /// Gives the socket its own address; port 0 for any port.
+    /// Binds the socket to an address; with port 0 TCP chooses a port.
     pub(crate) fn bind(&self, addr: &SocketAddr) -> Result {
         let mut storage = to_storage(addr);
-        // SAFETY: By the type invariant; the address is one of as many octets.
+        // SAFETY: By the type invariant; the length is that of the address.
         to_result(unsafe {
             bindings::kernel_bind(self.as_ptr(), (&raw mut storage).cast(), storage_len(addr))
         })
     }
 
-    /// Whether the port is one that TCP chooses itself (`net.ipv4.ip_local_port_range`).
+    /// Whether the port is in the range of ephemeral ports (`net.ipv4.ip_local_port_range`).
     pub(crate) fn gives_out(&self, port: u16) -> bool {
         let (mut low, mut high): (c_int, c_int) = (0, 0);
-        // SAFETY: By the type invariant; the places for the answer are ours.
+        // SAFETY: By the type invariant; both results are local variables.
         unsafe { bindings::inet_sk_get_local_port_range(self.sk(), &mut low, &mut high) };
         (low..=high).contains(&c_int::from(port))
     }
 
-    /// Restricts the socket to one interface.
+    /// Binds the socket to an interface (SO_BINDTOIFINDEX).
     pub(crate) fn bind_to_device(&self, ifindex: u32) -> Result {
         let ifindex = c_int::try_from(ifindex).map_err(|_| EINVAL)?;
-        // SAFETY: By the type invariant; `true` has it lock the socket.
+        // SAFETY: By the type invariant; with `true` the function locks the socket.
         to_result(unsafe { bindings::sock_bindtoindex(self.sk(), ifindex, true) })
     }
 
-    /// The socket's own address.
+    /// The local address.
     pub(crate) fn local_addr(&self) -> Result<SocketAddr> {
         let mut storage = Storage::default();
-        // SAFETY: By the type invariant; the address has room for any.
+        // SAFETY: By the type invariant; the storage holds any address.
         let len = unsafe { bindings::kernel_getsockname(self.as_ptr(), (&raw mut storage).cast()) };
         if len < 0 {
             return Err(Error::from_errno(len));
@@ -183,8 +183,8 @@ impl Base {
 
 impl Drop for Base {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the socket is owned; it is not used after this. Installed
-        // callbacks have been restored.
+        // SAFETY: By the type invariant the value owns the socket, which is not used after this.
+        // The original callbacks have been restored.
         unsafe { bindings::sock_release(self.as_ptr()) }
     }
 }

@@ -2,8 +2,8 @@
 
 //! Callbacks of TCP.
 //!
-//! The socket's user data is the handler, an [`Arc`] of which the socket owns one reference. Each
-//! type of handler has its own C functions, which are exchanged together with it.
+//! The socket's user data is the handler, an [`Arc`]; the socket owns one reference. Each type of
+//! handler has its own C functions. Handler and functions are exchanged together.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -35,26 +35,26 @@ use super::{
     Locked, //
 };
 
-/// The alignment that the user data of a socket needs: C keeps flags in its low bits.
+/// The alignment of a socket's user data: C stores flags in the low bits of the pointer.
 const ALIGN: usize = 8;
 
 /// TCP's callbacks to the user of a connection.
 ///
-/// All are called under the socket's lock. The context is softirq, or process context with bottom
-/// halves on, when the lock's owner lets TCP process its backlog. They must not sleep, not
-/// lock this or another socket, and may come out of calls into TCP that the handler itself makes.
-/// The handler's type needs an alignment of 8.
+/// TCP calls all functions under the socket's lock. The context is softirq, or process context with
+/// bottom halves on when the lock's owner processes the backlog. The functions must not sleep, nor
+/// lock this or another socket. TCP may call them inside calls that the handler makes. The
+/// handler's type needs an alignment of 8.
 pub(crate) trait Handler: Send + Sync + Sized + 'static {
     /// Data or FIN can be read.
     fn data_ready(this: ArcBorrow<'_, Self>, sock: CallbackSock<'_>);
 
-    /// There may be room to send again ([`Locked::stream_writable`]).
+    /// The send buffer may have free space again ([`Locked::stream_writable`]).
     fn write_space(this: ArcBorrow<'_, Self>, sock: CallbackSock<'_>);
 
     /// The state of the connection has changed.
     fn state_change(this: ArcBorrow<'_, Self>, sock: CallbackSock<'_>);
 
-    /// TCP has noted an error.
+    /// The socket has a pending error.
     fn error_report(this: ArcBorrow<'_, Self>, sock: CallbackSock<'_>);
 }
 
@@ -62,21 +62,19 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
 ///
 /// The type needs an alignment of 8.
 pub(crate) trait Incoming: Send + Sync + Sized + 'static {
-    /// A connection has come in, to be accepted from process context.
+    /// A connection can be accepted, from process context.
     ///
-    /// Softirq context; no lock is held, and several CPUs may call at once.
+    /// Softirq context; no lock is held, and several CPUs may call concurrently.
     fn incoming(this: ArcBorrow<'_, Self>);
 }
 
-/// The socket of a callback, which is exclusively the callback's.
+/// The socket of a callback, held exclusively.
 ///
 /// # Invariants
 ///
 /// The lock of `sk`, a TCP socket that does not listen, is held during `'a`.
 pub(crate) struct CallbackSock<'a> {
-    /// The socket.
     sk: NonNull<bindings::sock>,
-    /// Not longer than the callback.
     _callback: PhantomData<&'a mut ()>,
 }
 
@@ -93,12 +91,12 @@ impl Deref for CallbackSock<'_> {
 impl DerefMut for CallbackSock<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Locked {
-        // SAFETY: By the type invariant; `&mut self` keeps other references away.
+        // SAFETY: By the type invariant; `&mut self` excludes other references.
         unsafe { Locked::from_raw_mut(self.sk) }
     }
 }
 
-/// The note of a handler in a socket, with the function that drops it.
+/// The record of a handler in a socket, with the function that drops it.
 #[derive(Clone, Copy)]
 pub(super) struct Installed {
     /// Drops the reference.
@@ -107,9 +105,9 @@ pub(super) struct Installed {
     handler: *mut c_void,
 }
 
-// SAFETY: It stands for an `Arc` of something that is `Send` and `Sync`.
+// SAFETY: The value represents an `Arc` of a type that is `Send` and `Sync`.
 unsafe impl Send for Installed {}
-// SAFETY: A shared note tells nothing; releasing is unsafe.
+// SAFETY: A shared reference only allows to copy the value, and `release` is unsafe.
 unsafe impl Sync for Installed {}
 
 impl Installed {
@@ -119,7 +117,7 @@ impl Installed {
         handler: ptr::null_mut(),
     };
 
-    /// The note of the reference `handler`.
+    /// The record of the reference `handler`.
     fn of<H: Send + Sync + 'static>(handler: *const H) -> Self {
         Self {
             release: Some(release::<H>),
@@ -131,18 +129,17 @@ impl Installed {
     ///
     /// # Safety
     ///
-    /// The handler is not in a socket any more, no callback uses it, and no copy of the note was
-    /// released.
+    /// No socket has the handler, no callback uses it, and no copy of the record was released.
     pub(super) unsafe fn release(self) {
         if let (Some(release), Some(handler)) = (self.release, NonNull::new(self.handler)) {
-            // SAFETY: `of` has put the two together; by this function's contract for the last
-            // time.
+            // SAFETY: `of` has paired the two; by this function's contract this is the only
+            // release.
             unsafe { release(handler) };
         }
     }
 }
 
-/// Drops a reference that a socket had.
+/// Drops the reference of a socket.
 ///
 /// # Safety
 ///
@@ -152,7 +149,7 @@ unsafe fn release<H>(handler: NonNull<c_void>) {
     drop(unsafe { Arc::from_raw(handler.as_ptr().cast_const().cast::<H>()) });
 }
 
-/// Puts `handler` and its functions into a connection, in place of those before.
+/// Installs `handler` and its functions in a connection, in place of the previous ones.
 pub(super) fn install<H: Handler>(base: &Base, handler: Arc<H>) -> Installed {
     const { assert!(align_of::<H>() >= ALIGN) };
     let handler = Arc::into_raw(handler);
@@ -166,7 +163,7 @@ pub(super) fn install<H: Handler>(base: &Base, handler: Arc<H>) -> Installed {
     Installed::of(handler)
 }
 
-/// Puts `handler` and its function into a socket that is to listen, and has no handler.
+/// Installs `handler` and its function in a socket that does not listen yet and has no handler.
 pub(super) fn install_incoming<I: Incoming>(base: &Base, handler: Arc<I>) -> Installed {
     const { assert!(align_of::<I>() >= ALIGN) };
     let handler = Arc::into_raw(handler);
@@ -180,7 +177,7 @@ pub(super) fn install_incoming<I: Incoming>(base: &Base, handler: Arc<I>) -> Ins
     Installed::of(handler)
 }
 
-/// Takes the handler out of a socket, and puts TCP's own functions back.
+/// Removes the handler of a socket, and restores TCP's own functions.
 pub(super) fn uninstall(base: &Base) {
     set(base, base.original(), ptr::null_mut());
 }
@@ -195,8 +192,7 @@ fn set(base: &Base, callbacks: &bindings::rsiw_sock_callbacks, handler: *mut c_v
 ///
 /// # Safety
 ///
-/// TCP calls a function of `H` with this socket: its lock is held, and if there is a handler it
-/// is an `Arc<H>`.
+/// TCP calls a function of `H` with this socket: its lock is held, and a handler is an `Arc<H>`.
 #[inline]
 unsafe fn call<H: Handler>(
     sk: *mut bindings::sock,
@@ -258,8 +254,8 @@ unsafe extern "C" fn error_report<H: Handler>(sk: *mut bindings::sock) {
     unsafe { call::<H>(sk, H::error_report) }
 }
 
-/// `sk_data_ready` of a listening socket, and of its children until they are accepted, whose handler
-/// it is not.
+/// `sk_data_ready` of a listening socket. Its children inherit the function until they are
+/// accepted; calls for them have no effect.
 ///
 /// # Safety
 ///

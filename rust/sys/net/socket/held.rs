@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! References to sockets, and the ways to hold a socket exclusively.
+//! References to sockets, and the locks that hold a socket exclusively.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -22,7 +22,8 @@ use super::{
     Locked, //
 };
 
-/// A process owns the socket. It works off what comes meanwhile, but not what others leave.
+/// A process owns the socket (`lock_sock()`). The process handles the backlog of TCP, but no work
+/// of other contexts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedByUser;
 
@@ -30,10 +31,10 @@ pub(crate) struct OwnedByUser;
 ///
 /// # Invariants
 ///
-/// Points to a TCP socket of which one reference is owned.
+/// The pointer names a TCP socket, and the value owns one reference to it.
 pub(crate) struct SockRef(NonNull<bindings::sock>);
 
-// SAFETY: `struct sock` is reference counted by atomics, and locked by its users.
+// SAFETY: `struct sock` has an atomic reference count, and its users lock it.
 unsafe impl Send for SockRef {}
 // SAFETY: As above.
 unsafe impl Sync for SockRef {}
@@ -43,11 +44,11 @@ impl SockRef {
     ///
     /// # Safety
     ///
-    /// `sk` is a TCP socket to which there is a reference during the call.
+    /// `sk` is a TCP socket with a reference during the call.
     pub(super) unsafe fn new(sk: *mut bindings::sock) -> Self {
         // SAFETY: By this function's contract.
         unsafe { bindings::rsiw_sk_hold(sk) };
-        // INVARIANT: The reference just taken.
+        // INVARIANT: The value owns the reference taken above.
         // SAFETY: A socket is not null.
         Self(unsafe { NonNull::new_unchecked(sk) })
     }
@@ -58,35 +59,34 @@ impl SockRef {
         self.0.as_ptr()
     }
 
-    /// Segments that TCP has sent again so far. Any context.
+    /// The number of segments that TCP has retransmitted. Any context.
     pub(crate) fn retransmits(&self) -> u32 {
         // SAFETY: By the type invariant.
         unsafe { bindings::rsiw_tcp_retransmits(self.as_ptr()) }
     }
 
-    /// Owns the socket (`lock_sock()`). Process context; sleeps. When the guard is dropped, the
-    /// caller processes the backlog, callbacks included.
+    /// Owns the socket (`lock_sock()`). Process context; sleeps. Dropping the guard processes the
+    /// backlog, callbacks included.
     pub(crate) fn lock(&self) -> LockedProc<'_> {
         // SAFETY: By the type invariant.
         unsafe { bindings::rsiw_sk_lock(self.as_ptr()) };
-        // INVARIANT: The lock was just taken.
+        // INVARIANT: The call above has taken the lock.
         LockedProc(self, NotThreadSafe)
     }
 
-    /// Makes the socket the caller's for a short while. Process context with bottom halves on or
-    /// off, or softirq context; not with interrupts off, and not under the lock of a socket. Does
-    /// not sleep, but spins while another CPU holds it.
+    /// Takes the spin lock of the socket. Process or softirq context; not with interrupts off, and
+    /// not under the lock of a socket. Does not sleep, but spins while another CPU holds the lock.
     ///
     /// # Errors
     ///
-    /// A process owns the socket, perhaps for long.
+    /// [`OwnedByUser`]: a process owns the socket, for an unbounded time.
     #[inline]
     pub(crate) fn try_lock_bh(&self) -> Result<LockedBh<'_>, OwnedByUser> {
         // SAFETY: By the type invariant.
         if !unsafe { bindings::rsiw_sk_try_lock_bh(self.as_ptr()) } {
             return Err(OwnedByUser);
         }
-        // INVARIANT: The lock was just taken.
+        // INVARIANT: The call above has taken the lock.
         Ok(LockedBh(self, NotThreadSafe))
     }
 }
@@ -109,14 +109,14 @@ impl Drop for SockRef {
 ///
 /// # Invariants
 ///
-/// The lock is held, by this task, until the value is dropped.
+/// This task holds the lock until the value is dropped.
 pub(crate) struct LockedProc<'a>(&'a SockRef, NotThreadSafe);
 
-/// A socket whose spin lock the caller has, with bottom halves off.
+/// A socket whose spin lock the caller holds, with bottom halves off.
 ///
 /// # Invariants
 ///
-/// The lock is held, by this context, until the value is dropped.
+/// This context holds the lock until the value is dropped.
 pub(crate) struct LockedBh<'a>(&'a SockRef, NotThreadSafe);
 
 impl Deref for LockedProc<'_> {
@@ -130,14 +130,14 @@ impl Deref for LockedProc<'_> {
 
 impl DerefMut for LockedProc<'_> {
     fn deref_mut(&mut self) -> &mut Locked {
-        // SAFETY: By the type invariant; `&mut self` keeps other references away.
+        // SAFETY: By the type invariant; `&mut self` excludes other references.
         unsafe { Locked::from_raw_mut(self.0 .0) }
     }
 }
 
 impl Drop for LockedProc<'_> {
     fn drop(&mut self) {
-        // SAFETY: `lock` has taken the lock, and nothing borrows from the guard any more.
+        // SAFETY: `lock` has taken the lock, and no borrow of the guard is left.
         unsafe { bindings::release_sock(self.0.as_ptr()) }
     }
 }
@@ -155,7 +155,7 @@ impl Deref for LockedBh<'_> {
 impl DerefMut for LockedBh<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Locked {
-        // SAFETY: By the type invariant; `&mut self` keeps other references away.
+        // SAFETY: By the type invariant; `&mut self` excludes other references.
         unsafe { Locked::from_raw_mut(self.0 .0) }
     }
 }
@@ -163,7 +163,7 @@ impl DerefMut for LockedBh<'_> {
 impl Drop for LockedBh<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `try_lock_bh` has taken the lock, and nothing borrows from the guard any more.
+        // SAFETY: `try_lock_bh` has taken the lock, and no borrow of the guard is left.
         unsafe { bindings::rsiw_sk_unlock_bh(self.0.as_ptr()) }
     }
 }
