@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Execution: contexts, locks, timers, work queues, and tables that are read under RCU.
+//! Execution contexts, locks, timers, work queues, and tables for RCU readers.
 
 pub(crate) mod context;
 pub(crate) mod lock;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the running context allows.
+//! Properties of the running context, and guards that change them.
 //!
 //! C headers: [`include/linux/preempt.h`](srctree/include/linux/preempt.h),
 //! [`include/linux/bottom_half.h`](srctree/include/linux/bottom_half.h)
@@ -10,61 +10,64 @@ use kernel::types::NotThreadSafe;
 use crate::sys::bindings;
 
 /// Whether interrupts are off, or this is a hardware interrupt. Such a caller may neither lock a
-/// socket nor turn bottom halves off and on, so it leaves that to a work item.
+/// socket nor disable bottom halves, so it queues a work item.
 #[inline]
 pub(crate) fn irqs_off() -> bool {
-    // SAFETY: Reads the state of this CPU; allowed anywhere.
+    // SAFETY: The helper reads the state of this CPU, in any context.
     unsafe { bindings::rsiw_irqs_off() }
 }
 
-/// Whether this is softirq work in a kernel thread that shares this CPU with other threads, as
-/// `ksoftirqd` does. Each of them runs for as long as a scheduler's slice.
+/// Whether this is a softirq in a kernel thread that shares this CPU with other threads, as
+/// `ksoftirqd` does. Each of those threads runs for a time slice of the scheduler.
 #[inline]
 pub(crate) fn in_shared_thread() -> bool {
-    // SAFETY: Reads the state of this CPU; allowed anywhere.
+    // SAFETY: The helper reads the state of this CPU, in any context.
     unsafe { bindings::rsiw_in_shared_thread() }
 }
 
-/// Whether others want this CPU: a thread for softirqs would have to take turns with them.
+/// Whether a thread is runnable on this CPU, also one that the softirq interrupted: a thread for
+/// softirqs would share the CPU with it.
 #[inline]
 pub(crate) fn processor_is_wanted() -> bool {
-    // SAFETY: Reads the state of this CPU; allowed anywhere.
+    // SAFETY: The helper reads the state of this CPU, in any context.
     unsafe { bindings::rsiw_processor_is_wanted() }
 }
 
-/// Whether the scheduler takes this CPU from the caller as soon as it may be preempted. Always
-/// `false` in softirqs, and on a kernel that does not preempt.
+/// Whether a reschedule is pending for the caller. Always `false` in softirqs, and on a kernel
+/// without preemption.
 #[inline]
 pub(crate) fn need_resched() -> bool {
-    // SAFETY: Reads the state of this CPU and of the current task; allowed anywhere.
+    // SAFETY: The helper reads the state of this CPU and of the current task, in any context.
     unsafe { bindings::rsiw_need_resched() }
 }
 
-/// Has `allocate` not wait for a disk or a file system, whatever its flags say. Process context.
+/// Calls `allocate` in a `memalloc_noio_save()` section: allocations do not wait for I/O. Process
+/// context.
 pub(crate) fn without_io<R>(allocate: impl FnOnce() -> R) -> R {
-    // SAFETY: Sets a flag of the current task, and tells what it was.
+    // SAFETY: The helper sets a flag of the current task, and returns the old value.
     let old = unsafe { bindings::rsiw_noio_save() };
     let result = allocate();
-    // SAFETY: The counterpart, in the same task.
+    // SAFETY: Restores the flag in the same task.
     unsafe { bindings::rsiw_noio_restore(old) };
     result
 }
 
-/// The calling process, in process context.
+/// The identity of the calling process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
-    /// The process.
+    /// The process ID.
     process: i32,
-    /// When it began, in ns since boot: another one may have its number later.
+    /// The start time in ns since boot: a later process may have the same ID.
     started: u64,
-    /// On whose behalf it works: its effective user.
+    /// The effective user ID.
     user: u32,
 }
 
 impl Caller {
     /// The current process. Process context.
     pub(crate) fn now() -> Self {
-        // SAFETY: All read of the current task and its group what only the group itself changes.
+        // SAFETY: The helpers read fields of the current task and its group, which only the group
+        // changes.
         unsafe {
             Self {
                 process: bindings::rsiw_caller_process(),
@@ -74,33 +77,34 @@ impl Caller {
         }
     }
 
-    /// Whether it is a kernel thread, or may administer the system. Process context.
+    /// Whether the caller is a kernel thread, root or has `CAP_SYS_ADMIN`. Process context.
     pub(crate) fn is_trusted() -> bool {
         // SAFETY: As in `now`.
         unsafe { bindings::rsiw_caller_is_trusted() }
     }
 
-    /// Whether it is in the network namespace of that number ([`NetNs::id`](crate::sys::net::NetNs::id)).
-    /// Threads of the kernel are in all. Process context.
+    /// Whether the caller is in the network namespace of identity `net`
+    /// ([`NetNs::id`](crate::sys::net::NetNs::id)). Always `true` for kernel threads. Process
+    /// context.
     pub(crate) fn is_in_net(net: usize) -> bool {
         // SAFETY: The namespace is only compared with that of the current task.
         unsafe { bindings::rsiw_caller_is_in_net(net as *const bindings::net) }
     }
 
-    /// Whether the process or the user is the same.
+    /// Whether both have the same process or the same effective user.
     pub(crate) fn is_one_with(self, other: Self) -> bool {
         (self.process, self.started) == (other.process, other.started) || self.user == other.user
     }
 }
 
-/// Keeps bottom halves of this CPU off while it lives. Nests; not with interrupts off.
+/// A section with bottom halves disabled on this CPU. Nests; not with interrupts off.
 pub(crate) struct BhGuard(NotThreadSafe);
 
 impl BhGuard {
-    /// Turns bottom halves off.
+    /// Disables bottom halves.
     #[inline]
     pub(crate) fn new() -> Self {
-        // SAFETY: Balanced by `drop`, which runs in the same task: the type is not `Send`.
+        // SAFETY: `drop` ends the section in the same task, since the type is not `Send`.
         unsafe { bindings::rsiw_local_bh_disable() };
         Self(NotThreadSafe)
     }
@@ -109,20 +113,20 @@ impl BhGuard {
 impl Drop for BhGuard {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `new` has turned bottom halves off in this task.
+        // SAFETY: `new` has disabled bottom halves in this task.
         unsafe { bindings::rsiw_local_bh_enable() };
     }
 }
 
-/// Keeps this CPU's other threads from running while it lives, but for softirqs. Nests. On a kernel
-/// whose bottom halves are threads (`CONFIG_PREEMPT_RT`) it does nothing.
+/// A section with preemption disabled; softirqs still run. Nests. No effect with
+/// `CONFIG_PREEMPT_RT`, where bottom halves are threads.
 pub(crate) struct PreemptGuard(NotThreadSafe);
 
 impl PreemptGuard {
-    /// Turns preemption off.
+    /// Disables preemption.
     #[inline]
     pub(crate) fn new() -> Self {
-        // SAFETY: Balanced by `drop`, which runs in the same task: the type is not `Send`.
+        // SAFETY: `drop` ends the section in the same task, since the type is not `Send`.
         unsafe { bindings::rsiw_preempt_disable() };
         Self(NotThreadSafe)
     }
@@ -131,7 +135,7 @@ impl PreemptGuard {
 impl Drop for PreemptGuard {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `new` has turned preemption off in this task.
+        // SAFETY: `new` has disabled preemption in this task.
         unsafe { bindings::rsiw_preempt_enable() };
     }
 }

@@ -2,8 +2,8 @@
 
 //! Spin locks for data that softirqs, or hardware interrupts, use too.
 //!
-//! The `kernel` crate's [`SpinLock`](kernel::sync::SpinLock) leaves interrupts and bottom halves
-//! as they are; these two turn them off while the lock is held.
+//! The `kernel` crate's [`SpinLock`](kernel::sync::SpinLock) does not change interrupts and bottom
+//! halves. The locks of this module disable bottom halves, or interrupts, while they are held.
 //!
 //! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
 
@@ -18,16 +18,16 @@ use kernel::{
 
 use crate::sys::bindings;
 
-/// A lock that is taken in process and softirq context. Not with interrupts off.
+/// A lock for process and softirq context; disables bottom halves. Not with interrupts off.
 pub(crate) type SpinLockBh<T> = Lock<T, SpinLockBhBackend>;
 
-/// A lock that is taken in any context; interrupts are as they were after it is released.
+/// A lock for any context; disables interrupts. The release restores the earlier interrupt state.
 pub(crate) type SpinLockIrq<T> = Lock<T, SpinLockIrqBackend>;
 
-/// `spin_lock_bh()` and its kin.
+/// The backend of `spin_lock_bh()`.
 pub(crate) struct SpinLockBhBackend;
 
-/// `spin_lock_irqsave()` and its kin.
+/// The backend of `spin_lock_irqsave()`.
 pub(crate) struct SpinLockIrqBackend;
 
 // SAFETY: `spinlock_t` admits one owner; `relock` is the default one, which calls `lock`.
@@ -40,7 +40,7 @@ unsafe impl Backend for SpinLockBhBackend {
         name: *const kernel::ffi::c_char,
         key: *mut bindings::lock_class_key,
     ) {
-        // SAFETY: By this function's contract `ptr` may be written to, and name and key stay.
+        // SAFETY: By this function's contract `ptr` is writable, and name and key stay valid.
         unsafe { bindings::__spin_lock_init(ptr, name, key) }
     }
 
@@ -80,7 +80,7 @@ unsafe impl Backend for SpinLockIrqBackend {
         name: *const kernel::ffi::c_char,
         key: *mut bindings::lock_class_key,
     ) {
-        // SAFETY: By this function's contract `ptr` may be written to, and name and key stay.
+        // SAFETY: By this function's contract `ptr` is writable, and name and key stay valid.
         unsafe { bindings::__spin_lock_init(ptr, name, key) }
     }
 
@@ -99,7 +99,7 @@ unsafe impl Backend for SpinLockIrqBackend {
 
     #[inline]
     unsafe fn unlock(ptr: *mut Self::State, flags: &c_ulong) {
-        // SAFETY: The caller holds the lock, and `flags` is what taking it returned.
+        // SAFETY: The caller holds the lock, and `flags` is the result of taking it.
         unsafe { bindings::rsiw_spin_unlock_irqrestore(ptr, *flags) }
     }
 
@@ -110,8 +110,7 @@ unsafe impl Backend for SpinLockIrqBackend {
     }
 }
 
-/// Makes an initializer of a [`SpinLockBh`]; each place in the source is a class of its own for
-/// lockdep.
+/// Makes an initializer of a [`SpinLockBh`]; each use of the macro is a lock class of its own.
 macro_rules! new_spinlock_bh {
     ($inner:expr $(, $name:literal)? $(,)?) => {
         $crate::sys::sync::lock::SpinLockBh::new(
@@ -123,8 +122,7 @@ macro_rules! new_spinlock_bh {
 }
 pub(crate) use new_spinlock_bh;
 
-/// Makes an initializer of a [`SpinLockIrq`]; each place in the source is a class of its own for
-/// lockdep.
+/// Makes an initializer of a [`SpinLockIrq`]; each use of the macro is a lock class of its own.
 macro_rules! new_spinlock_irq {
     ($inner:expr $(, $name:literal)? $(,)?) => {
         $crate::sys::sync::lock::SpinLockIrq::new(
@@ -169,7 +167,7 @@ mod tests {
                 let second = inner.lock();
                 *first = first.wrapping_add(*second);
             }
-            // The inner one restores what it found, not what is usual.
+            // The inner lock restores the state that it found: interrupts off.
             assert!(irqs_off());
         }
         assert!(!irqs_off());

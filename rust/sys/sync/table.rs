@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tables from a number to a counted object, read without locks.
+//! Tables from a number to a counted object, for RCU readers.
 //!
-//! Arriving data makes look-ups. A look-up takes no lock. Its result lasts as long as an RCU
-//! read-side section or the reference taken in it. The table's own reference outlives the section
-//! in which an entry was removed: RCU drops it after a grace period.
+//! The receive path looks up entries without a lock. The result is valid during the RCU read-side
+//! section, or as long as a reference taken in it. After a removal RCU drops the table's own
+//! reference when a grace period has ended.
 //!
 //! C header: [`include/linux/xarray.h`](srctree/include/linux/xarray.h)
 
@@ -30,10 +30,10 @@ use crate::sys::{
     random, //
 };
 
-/// What an entry of the C object points to.
+/// The target of an entry of the C object.
 #[repr(C)]
 struct Node<T> {
-    /// For the grace period after removal.
+    /// The RCU callback of the removal.
     rcu: Opaque<bindings::callback_head>,
     /// The table's reference.
     item: Arc<T>,
@@ -41,32 +41,31 @@ struct Node<T> {
 
 /// A table from numbers of a range to `Arc<T>`.
 ///
-/// The last reference may be dropped in softirq context.
+/// RCU may drop the last reference to an object in softirq context.
 ///
 /// # Invariants
 ///
-/// Every present entry of `xa` is a `KBox<Node<T>>` owned by the table; one that was removed is
-/// freed after a grace period.
+/// Every present entry of `xa` is a `KBox<Node<T>>` owned by the table. A removed entry is freed
+/// after a grace period.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Table<T: Send + Sync + 'static> {
-    /// The entries; its lock is taken with interrupts off.
+    /// The entries; the lock is taken with interrupts off.
     #[pin]
     xa: Opaque<bindings::xarray>,
-    /// The numbers there may be.
+    /// The range of numbers.
     range: Range<u32>,
-    /// Where the search for a free number begins; guarded by the lock of `xa`.
+    /// The start of the next search for a free number; guarded by the lock of `xa`.
     next: UnsafeCell<u32>,
-    /// The table owns its entries.
     _entries: PhantomData<Arc<T>>,
 }
 
-// SAFETY: `xa` has a lock of its own, `next` is guarded by it, and `Arc<T>` may go anywhere.
+// SAFETY: `xa` has a lock, which also guards `next`, and `Arc<T>` is `Send` and `Sync`.
 unsafe impl<T: Send + Sync> Send for Table<T> {}
 // SAFETY: As above.
 unsafe impl<T: Send + Sync> Sync for Table<T> {}
 
 impl<T: Send + Sync> Table<T> {
-    /// An empty table for the numbers of `range`.
+    /// Makes an empty table for the numbers of `range`. The first search starts at a random number.
     pub(crate) fn new(range: Range<u32>) -> impl PinInit<Self> {
         let len = range.end.saturating_sub(range.start);
         let skip = random::u32().checked_rem(len).unwrap_or(0);
@@ -86,7 +85,7 @@ impl<T: Send + Sync> Table<T> {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: `id` is out of range. `EBUSY`: it is taken. `ENOMEM`.
+    /// `EINVAL`: `id` is out of range. `EBUSY`: `id` is in use. `ENOMEM`.
     pub(crate) fn insert_at(&self, id: u32, item: Arc<T>) -> Result {
         if !self.range.contains(&id) {
             return Err(EINVAL);
@@ -102,23 +101,23 @@ impl<T: Send + Sync> Table<T> {
             )
         });
         if result.is_err() {
-            // SAFETY: It was not entered, so it is still ours.
+            // SAFETY: The node was not entered, so this function still owns it.
             drop(unsafe { KBox::from_raw(node) });
         }
         result
     }
 
-    /// Enters what `make` makes under a free number, which `make` is told. The numbers are given
-    /// out in a circle. Process context; sleeps.
+    /// Allocates a free number, and enters the object that `make` returns for it. The allocation is
+    /// cyclic. Process context; sleeps.
     ///
     /// # Errors
     ///
-    /// `EBUSY`: no number is free. `ENOMEM`, and what `make` returns.
+    /// `EBUSY`: no number is free. `ENOMEM`, and the error of `make`.
     pub(crate) fn insert_with(&self, make: impl FnOnce(u32) -> Result<Arc<T>>) -> Result<Arc<T>> {
         let last = self.range.end.checked_sub(1).ok_or(EBUSY)?;
         let mut id = 0;
-        // SAFETY: `xa` is initialized, and its lock guards `next`. The place is reserved without
-        // an entry in it.
+        // SAFETY: `xa` is initialized, and its lock guards `next`. The number is reserved without
+        // an entry.
         let result = unsafe {
             bindings::rsiw_xa_reserve(
                 self.xa.get(),
@@ -137,32 +136,33 @@ impl<T: Send + Sync> Table<T> {
                 bindings::rsiw_xa_store(self.xa.get(), id as usize, node.cast())
             });
             if let Err(error) = result {
-                // SAFETY: It was not entered, so it is still ours.
+                // SAFETY: The node was not entered, so this function still owns it.
                 drop(unsafe { KBox::from_raw(node) });
                 return Err(error);
             }
             Ok(item)
         });
         if entered.is_err() {
-            // SAFETY: `xa` is initialized; the reserved place has no entry.
+            // SAFETY: `xa` is initialized; the reserved number has no entry.
             unsafe { bindings::rsiw_xa_erase(self.xa.get(), id as usize) };
         }
         entered
     }
 
-    /// Whether there is an entry under `id`, at this moment. Any context.
+    /// Whether there is an entry under `id`. The answer may be stale when it returns. Any context.
     pub(crate) fn contains(&self, id: u32) -> bool {
         // SAFETY: `xa` is initialized.
         !unsafe { bindings::xa_load(self.xa.get(), id as usize) }.is_null()
     }
 
-    /// The entry under `id`, for as long as `guard` lives. Any context.
+    /// The entry under `id`, valid while `guard` exists. Any context.
     #[inline]
     pub(crate) fn get<'g>(&'g self, id: u32, guard: &'g rcu::Guard) -> Option<&'g T> {
         let _ = guard;
         // SAFETY: `xa` is initialized.
         let node = unsafe { bindings::xa_load(self.xa.get(), id as usize) }.cast::<Node<T>>();
-        // SAFETY: By the type invariant a `Node<T>`, which lives as long as the RCU section.
+        // SAFETY: By the type invariant the pointer is null or a `Node<T>`, which RCU keeps during
+        // the section.
         unsafe { node.as_ref() }.map(|node| &*node.item)
     }
 
@@ -171,11 +171,11 @@ impl<T: Send + Sync> Table<T> {
     pub(crate) fn get_arc(&self, id: u32) -> Option<Arc<T>> {
         let guard = rcu::read_lock();
         let item: *const T = self.get(id, &guard)?;
-        // SAFETY: It lies in an `Arc`, of which the table's reference lasts as long as `guard`.
+        // SAFETY: The object is in an `Arc`, and the table's reference exists as long as `guard`.
         Some(unsafe { ArcBorrow::from_raw(item) }.into())
     }
 
-    /// Calls `f` with the entries, one after the other. What is entered or removed meanwhile may be missed.
+    /// Calls `f` with each entry. Entries that are added or removed meanwhile may be missed.
     /// Process context; does not sleep.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&T)) {
         let mut from = self.range.start;
@@ -193,21 +193,22 @@ impl<T: Send + Sync> Table<T> {
         }
     }
 
-    /// Takes the entry under `id` out. Readers that have it keep it for the rest of their RCU
-    /// section. Any context.
+    /// Removes the entry under `id`. RCU readers may use the entry for the rest of their section.
+    /// Any context.
     pub(crate) fn remove(&self, id: u32) -> Option<Arc<T>> {
         // SAFETY: `xa` is initialized.
         let node = unsafe { bindings::rsiw_xa_erase(self.xa.get(), id as usize) };
         let node = node.cast::<Node<T>>();
-        // SAFETY: By the type invariant a `Node<T>`; no other context took it out.
+        // SAFETY: By the type invariant the pointer is null or a `Node<T>`, which only this context
+        // has removed.
         let item = unsafe { node.as_ref() }?.item.clone();
-        // SAFETY: The node can not be found any more, and is freed once the readers that found it
-        // are through. `rcu` is unused until then.
+        // SAFETY: New readers can not find the node, and RCU frees it after the sections of earlier
+        // ones. `rcu` is unused until then.
         unsafe { bindings::call_rcu((*node).rcu.get(), Some(Self::free)) };
         Some(item)
     }
 
-    /// The first number, not below `from`, of an entry.
+    /// The smallest number of an entry that is not below `from`.
     fn find(&self, from: u32) -> Option<u32> {
         let mut index = from as usize;
         // SAFETY: `xa` is initialized; `XA_PRESENT` is the filter for any entry.
@@ -224,7 +225,7 @@ impl<T: Send + Sync> Table<T> {
             .flatten()
     }
 
-    /// Makes what an entry points to.
+    /// Allocates the target of an entry.
     fn node(item: Arc<T>) -> Result<*mut Node<T>> {
         let node = Node {
             rcu: Opaque::uninit(),
@@ -255,7 +256,7 @@ impl<T: Send + Sync> PinnedDrop for Table<T> {
             };
             from = next;
         }
-        // SAFETY: `xa` is initialized; this frees what it has of inner nodes.
+        // SAFETY: `xa` is initialized; the call frees its inner nodes.
         unsafe { bindings::xa_destroy(self.xa.get()) };
     }
 }
@@ -265,7 +266,7 @@ mod tests {
     use super::*;
     use kernel::sync::atomic::{Acquire, Atomic, Full};
 
-    /// Counts its ends.
+    /// An object that counts its drops.
     struct Item {
         id: u32,
         gone: Arc<Atomic<u32>>,
@@ -307,7 +308,7 @@ mod tests {
         assert!(table.insert_at(7, item(7, &gone)?) == Err(EBUSY));
         assert!(table.insert_at(0, item(0, &gone)?) == Err(EINVAL));
         assert!(table.insert_at(100, item(100, &gone)?) == Err(EINVAL));
-        // The three that were refused are gone, the one that was entered is not.
+        // The three refused objects are dropped, the entered one is not.
         assert_eq!(gone.load(Acquire), 3);
         drop(table);
         grace_period();
@@ -324,7 +325,7 @@ mod tests {
             let found = table.get(9, &guard).ok_or(ENOENT)?;
             drop(table.remove(9).ok_or(ENOENT)?);
             assert!(!table.contains(9));
-            // The table had the only reference, and drops it after the grace period.
+            // The table has the only reference, and drops it after the grace period.
             assert_eq!(found.id, 9);
             assert_eq!(gone.load(Acquire), 0);
         }
@@ -345,7 +346,7 @@ mod tests {
         }
         assert_eq!(seen, [0, 0, 1, 1, 1]);
         assert!(table.insert_with(|id| item(id, &gone)).is_err());
-        // What fails to be made leaves the number free.
+        // A failure of `make` leaves the number free.
         drop(table.remove(3));
         assert!(table.insert_with(|_| Err(EIO)).is_err());
         assert_eq!(table.find(3), Some(4));
@@ -373,7 +374,7 @@ mod tests {
             table.insert_at(id, item(id, &gone)?)?;
         }
         assert_eq!(seen(), (5, 4163 + u64::from(last)));
-        // A number that is reserved has no entry yet.
+        // A reserved number has no entry yet.
         let mut within = None;
         let added = table.insert_with(|id| {
             within = Some(seen());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A short delay in softirq context, exact to microseconds.
+//! High-resolution timers with callbacks in softirq context.
 //!
-//! A delayed work item counts in jiffies, milliseconds long; [`SoftTimer`] is for what has to
-//! happen sooner. As with work items, a timer that runs owns an [`Arc`] of its object but no
-//! reference to the module. So [`wait_for_all`] is called before the code goes.
+//! A delayed work item has the resolution of a jiffy, some milliseconds; [`SoftTimer`] has that of
+//! an hrtimer. As a work item, a running timer owns an [`Arc`] of its object but no reference to
+//! the module. So the module calls [`wait_for_all`] before its code is unloaded.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
@@ -34,33 +34,33 @@ use kernel::{
 
 use crate::sys::bindings;
 
-/// Timers that run.
+/// The number of running timers.
 static RUNNING: Atomic<i32> = Atomic::new(0);
 
-/// The time since the start of the machine, in nanoseconds. Any context.
+/// The monotonic time in nanoseconds (`ktime_get()`). Any context.
 #[inline]
 pub(crate) fn now_ns() -> i64 {
-    // SAFETY: No requirements.
+    // SAFETY: The function has no requirements.
     unsafe { bindings::ktime_get() }
 }
 
-/// Whose timer it is, number `ID` of its timers.
+/// The owner of a timer; `ID` is the number of the timer in the owner.
 pub(crate) trait Timed<const ID: u64 = 0>: Send + Sync + Sized + 'static {
-    /// The time is up. Softirq context; `this` may be the last reference.
+    /// The timer has expired. Softirq context; `this` may be the last reference.
     fn time_is_up(this: Arc<Self>);
 }
 
-/// An object with a [`SoftTimer`] number `ID` in it; implemented by [`impl_has_soft_timer!`].
+/// An object with [`SoftTimer`] number `ID` as a field; implemented by [`impl_has_soft_timer!`].
 ///
 /// # Safety
 ///
-/// `soft_timer` returns a field of the object, the same one at each call.
+/// `soft_timer` returns the same field of the object at each call.
 pub(crate) unsafe trait HasSoftTimer<const ID: u64 = 0>: Timed<ID> {
     /// The timer.
     fn soft_timer(&self) -> &SoftTimer<Self, ID>;
 }
 
-/// Names the field of an object that is its [`SoftTimer`].
+/// Implements [`HasSoftTimer`] for a type; names the field.
 macro_rules! impl_has_soft_timer {
     (impl HasSoftTimer$(<$id:tt>)? for $owner:ty { self.$field:ident }) => {
         // SAFETY: The field of that name: a pattern, other than `self.field`, follows no `Deref`.
@@ -68,7 +68,7 @@ macro_rules! impl_has_soft_timer {
             #[inline]
             fn soft_timer(&self) -> &$crate::sys::sync::timer::SoftTimer<Self $(, $id)?> {
                 let Self { $field, .. } = self;
-                // The compiler would coerce a reference by `Deref`, but no tuple of one.
+                // A tuple prevents a coercion by `Deref`: the compiler coerces a reference only.
                 let field = ($field,);
                 let (timer,): (&$crate::sys::sync::timer::SoftTimer<Self $(, $id)?>,) = field;
                 timer
@@ -78,34 +78,33 @@ macro_rules! impl_has_soft_timer {
 }
 pub(crate) use impl_has_soft_timer;
 
-/// A timer in an object, which keeps the object while it runs.
+/// A timer in an object. A running timer owns a reference to the object.
 ///
 /// # Invariants
 ///
-/// `owner` is null, or an `Arc<T>` given up by [`Arc::into_raw`] whose timer this is; it is not null
-/// while the C timer is queued.
+/// `owner` is null, or an `Arc<T>` from [`Arc::into_raw`] with this timer as a field. `owner` is
+/// not null while the C timer is queued.
 #[pin_data]
 pub(crate) struct SoftTimer<T: Timed<ID>, const ID: u64 = 0> {
     /// The C object.
     #[pin]
     raw: Opaque<bindings::hrtimer>,
-    /// The object that is told.
+    /// The object whose function is called.
     owner: Atomic<*mut c_void>,
-    /// The type of `owner`.
     _owner: PhantomData<Arc<T>>,
 }
 
-// SAFETY: The C functions lock; an `Arc<T>` may be moved to the CPU on which the time is up.
+// SAFETY: The C functions lock; an `Arc<T>` may be moved to the CPU of the callback.
 unsafe impl<T: Timed<ID>, const ID: u64> Send for SoftTimer<T, ID> {}
 // SAFETY: As above.
 unsafe impl<T: Timed<ID>, const ID: u64> Sync for SoftTimer<T, ID> {}
 
 impl<T: Timed<ID>, const ID: u64> SoftTimer<T, ID> {
-    /// A timer that does not run.
+    /// Makes a stopped timer.
     pub(crate) fn new() -> impl PinInit<Self> {
-        // INVARIANT: Null, and not queued.
+        // INVARIANT: `owner` is null, and the timer is not queued.
         pin_init!(Self {
-            // SAFETY: Memory for a timer; the function fits what it is embedded in.
+            // SAFETY: `raw` is memory for a timer; `expired` is the callback for this type.
             raw <- Opaque::ffi_init(|raw| unsafe {
                 bindings::hrtimer_setup(
                     raw,
@@ -119,8 +118,8 @@ impl<T: Timed<ID>, const ID: u64> SoftTimer<T, ID> {
         })
     }
 
-    /// Runs the timer of `owner` for `nanos` nanoseconds, and then tells `owner`; `false` if it runs
-    /// already, which changes nothing. Any context but hard interrupts.
+    /// Starts the timer of `owner`, which expires after `nanos` nanoseconds. Returns `false`, and
+    /// changes nothing, if the timer is running. Any context but hard interrupts.
     pub(crate) fn start(owner: Arc<T>, nanos: u32) -> bool
     where
         T: HasSoftTimer<ID>,
@@ -128,19 +127,19 @@ impl<T: Timed<ID>, const ID: u64> SoftTimer<T, ID> {
         let timer = owner.soft_timer();
         let hrtimer = timer.raw.get();
         let raw = Arc::as_ptr(&owner).cast_mut().cast::<c_void>();
-        // A caller that finds the timer running relies on it to see the caller's earlier stores. An
-        // exchange that fails orders nothing by itself but on x86.
+        // If the timer is running, its callback must see the caller's earlier stores. A failed
+        // exchange implies no ordering, except on x86.
         if !cfg!(CONFIG_X86) {
             full_barrier();
         }
         if timer.owner.cmpxchg(ptr::null_mut(), raw, Full).is_err() {
             return false;
         }
-        // INVARIANT: The reference of `owner` now belongs to the timer.
+        // INVARIANT: The timer now owns the reference `owner`.
         core::mem::forget(owner);
         RUNNING.add(1, Relaxed);
-        // SAFETY: `new` has set the timer up. It is a field of the object (`HasSoftTimer`), which the
-        // reference in the timer keeps at least until the timer is queued.
+        // SAFETY: `new` has set the timer up. The timer is a field of the object (`HasSoftTimer`).
+        // Its reference keeps the object at least until the timer is queued.
         unsafe {
             bindings::hrtimer_start_range_ns(
                 hrtimer,
@@ -152,7 +151,7 @@ impl<T: Timed<ID>, const ID: u64> SoftTimer<T, ID> {
         true
     }
 
-    /// Stops it; `false` if it did not run (any more). Does not wait for
+    /// Stops the timer; returns `false` if it was not queued. Does not wait for
     /// [`Timed::time_is_up`]. Any context but hard interrupts.
     pub(crate) fn cancel(&self) -> bool {
         // SAFETY: `new` has set the timer up.
@@ -163,22 +162,23 @@ impl<T: Timed<ID>, const ID: u64> SoftTimer<T, ID> {
         queued
     }
 
-    /// Takes the reference back.
+    /// Takes the reference out of the timer.
     fn take(&self) -> Option<Arc<T>> {
         let raw = self.owner.xchg(ptr::null_mut(), Full);
         if raw.is_null() {
             return None;
         }
         RUNNING.add(-1, Relaxed);
-        // SAFETY: By the type invariant; taken out once.
+        // SAFETY: By the type invariant the pointer is from `Arc::into_raw`; the exchange takes it
+        // once.
         Some(unsafe { Arc::from_raw(raw.cast_const().cast::<T>()) })
     }
 
-    /// What C calls.
+    /// The callback of the C timer.
     ///
     /// # Safety
     ///
-    /// `raw` is that of a timer of this type.
+    /// `raw` is the field of a timer of this type.
     unsafe extern "C" fn expired(raw: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
         let raw = Opaque::<bindings::hrtimer>::cast_from(raw);
         // SAFETY: By this function's contract; the timer was queued, so the reference in `owner`
@@ -187,13 +187,13 @@ impl<T: Timed<ID>, const ID: u64> SoftTimer<T, ID> {
         if let Some(owner) = this.take() {
             <T as Timed<ID>>::time_is_up(owner);
         }
-        // The timer may be gone by now: for this answer C does not look at it again.
-        // SAFETY: No requirements.
+        // The timer may be freed here. C does not access a timer after `HRTIMER_NORESTART`.
+        // SAFETY: The function has no requirements.
         unsafe { bindings::rsiw_hrtimer_norestart() }
     }
 }
 
-/// Orders all accesses before it against all after it (`smp_mb()`).
+/// A full memory barrier (`smp_mb()`).
 #[inline]
 fn full_barrier() {
     #[cfg(rsiw_linux_7_3)]
@@ -202,12 +202,12 @@ fn full_barrier() {
     kernel::sync::barrier::smp_mb();
 }
 
-/// Waits until no timer runs; none is started any more. Process context, sleeps.
+/// Waits until no timer runs. The caller makes sure that none is started. Process context; sleeps.
 pub(crate) fn wait_for_all() {
     while RUNNING.load(Acquire) != 0 {
         fsleep(Delta::from_micros(100));
     }
-    // SAFETY: Process context. Softirqs are readers of RCU: what was told last is through.
+    // SAFETY: Process context. Softirqs are RCU readers, so the last callbacks have returned.
     unsafe { bindings::synchronize_rcu() };
 }
 
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
     use crate::sys::testing::eventually;
 
-    /// Counts.
+    /// An object that counts its callbacks.
     #[pin_data]
     struct Clock {
         told: Atomic<u32>,

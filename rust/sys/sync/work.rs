@@ -3,10 +3,15 @@
 //! The module's own work queues (docs/locking.md).
 //!
 //! A queued item owns an [`Arc`] of its object but no reference to the module. So the module has
-//! queues of its own, and empties them before its code goes. Items of [`process`] may sleep. Those
-//! of [`bh`] run in softirq context on the CPU that queued them, those of [`highpri`] in a thread
-//! there of a higher priority. A `Work` belongs to one of them: lockdep takes one that runs in
-//! different contexts for a deadlock.
+//! its own queues, and flushes them before its code is unloaded.
+//!
+//! - [`process`]: items may sleep
+//! - [`bh`]: items run in softirq context on the CPU that queued them
+//! - [`highpri`]: items run in a high-priority thread of the CPU that queued them
+//! - [`devices`]: items wait for `ib_core`'s locks of devices
+//!
+//! A `Work` is always queued to the same queue: lockdep reports an item that runs in different
+//! contexts as a deadlock.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
@@ -45,25 +50,26 @@ use kernel::{
 use super::timer;
 use crate::sys::bindings;
 
-/// The queue whose items run in process context, many at a time: an item that sleeps delays none.
+/// The queue whose items run concurrently in process context: a sleeping item delays no other.
 static PROCESS: Queue = Queue::none();
 
 /// The queue whose items run in softirq context.
 static BH: Queue = Queue::none();
 
-/// The queue whose items run one after the other in a thread of the CPU, before others.
+/// The queue whose items run one after the other in a high-priority thread of the CPU.
 static HIGHPRI: Queue = Queue::none();
 
-/// The queue whose items wait for `ib_core` to be through with a device.
+/// The queue whose items wait for `ib_core`'s locks of devices.
 static DEVICES: Queue = Queue::none();
 
-/// The queue for items that wait for `ib_core`'s locks of devices. Only the end of the module waits for
-/// it. Calls of processes wait for the other queues, with `ib_core`'s locks of processes held.
+/// The queue for items that wait for `ib_core`'s locks of devices. Only the unloading of the module
+/// flushes it. Calls of processes, which hold other locks of `ib_core`, flush the other queues.
 pub(crate) fn devices() -> &'static Queue {
     &DEVICES
 }
 
-/// The queue for work that sleeps. Its items also run while memory is being reclaimed.
+/// The queue for work that sleeps. Its items make progress under memory pressure
+/// (`WQ_MEM_RECLAIM`).
 #[inline]
 pub(crate) fn process() -> &'static Queue {
     &PROCESS
@@ -75,9 +81,8 @@ pub(crate) fn bh() -> &'static Queue {
     &BH
 }
 
-/// The queue for work that is to be done before anything else than interrupts and softirqs, on the
-/// CPU of the caller. Its items end within about a millisecond, and queue themselves again: other
-/// items of that kind wait for them.
+/// The queue for work in a high-priority thread on the CPU of the caller (`WQ_HIGHPRI`). Other
+/// items of the queue wait, so an item returns within about a millisecond, and queues itself again.
 #[inline]
 pub(crate) fn highpri() -> &'static Queue {
     &HIGHPRI
@@ -87,39 +92,39 @@ pub(crate) fn highpri() -> &'static Queue {
 ///
 /// # Invariants
 ///
-/// `raw` is null, or a work queue. One that was taken out of `raw` is destroyed after an RCU grace
-/// period, and when there are no `flushers` any more.
+/// `raw` is null, or a work queue. A queue that was removed from `raw` is destroyed after an RCU
+/// grace period, and when `flushers` is 0.
 pub(crate) struct Queue {
     /// The C object; null while there is no [`Queues`].
     raw: Atomic<*mut bindings::workqueue_struct>,
-    /// Contexts that wait for items, and may have read `raw`.
+    /// The number of contexts that flush the queue, and may have read `raw`.
     flushers: Atomic<i32>,
 }
 
 impl Queue {
-    /// No queue yet.
+    /// A value without a queue.
     const fn none() -> Self {
-        // INVARIANT: Null.
+        // INVARIANT: `raw` is null.
         Self {
             raw: Atomic::new(ptr::null_mut()),
             flushers: Atomic::new(0),
         }
     }
 
-    /// Makes the C object.
+    /// Makes the C object; `ENOMEM` without memory. Process context; sleeps.
     fn create(&self, name: &'static CStr, flags: bindings::wq_flags) -> Result {
-        // SAFETY: A format without conversions and no arguments for it; 0 means the usual limit
+        // SAFETY: The format has no conversions and so needs no arguments; 0 is the default limit
         // of running items.
         let raw = unsafe { bindings::alloc_workqueue_noprof(name.as_char_ptr(), flags, 0) };
         if raw.is_null() {
             return Err(ENOMEM);
         }
-        // INVARIANT: Just made.
+        // INVARIANT: `raw` is a new work queue.
         self.raw.store(raw, Release);
         Ok(())
     }
 
-    /// Empties the queue and frees it. Process context; sleeps.
+    /// Drains the queue and frees it. Process context; sleeps.
     fn destroy(&self) {
         let raw = self.raw.xchg(ptr::null_mut(), Full);
         if raw.is_null() {
@@ -130,20 +135,21 @@ impl Queue {
         while self.flushers.load(Acquire) != 0 {
             fsleep(Delta::from_millis(1));
         }
-        // SAFETY: By the type invariant a work queue, and the contexts that have read it are through.
+        // SAFETY: By the type invariant `raw` is a work queue; all contexts that read it have
+        // finished.
         unsafe { bindings::destroy_workqueue(raw) };
     }
 
-    /// The queue as the `kernel` crate has it, as long as `guard` lives.
+    /// The queue as a type of the `kernel` crate, valid while `guard` exists.
     #[inline]
     fn get<'g>(&self, guard: &'g rcu::Guard) -> Option<&'g workqueue::Queue> {
         let _ = guard;
         let raw = self.raw.load(Acquire);
-        // SAFETY: By the type invariant it is valid until the end of the RCU section, if it is not null.
+        // SAFETY: By the type invariant a non-null `raw` is valid until the end of the RCU section.
         (!raw.is_null()).then(|| unsafe { workqueue::Queue::from_raw(raw) })
     }
 
-    /// Queues a work item; `false` if it was queued already, and will run for both. Any context.
+    /// Queues a work item; `false` if it was queued already. One run serves both then. Any context.
     #[inline]
     pub(crate) fn enqueue<W, const ID: u64>(&self, item: W) -> bool
     where
@@ -159,8 +165,8 @@ impl Queue {
         result.is_ok()
     }
 
-    /// Queues a work item after `delay`; `false` if it was queued or waiting already, which
-    /// changes nothing. Any context.
+    /// Queues a work item after `delay`. Returns `false`, and changes nothing, if the item was
+    /// queued or waiting already. Any context.
     pub(crate) fn enqueue_delayed<T, const ID: u64>(&self, item: Arc<T>, delay: Jiffies) -> bool
     where
         T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
@@ -174,8 +180,8 @@ impl Queue {
         result.is_ok()
     }
 
-    /// Queues a work item after `delay` from now, also if it was waiting already; whether it was.
-    /// Any context.
+    /// Queues a work item after `delay` from now, also if it was waiting already. Returns whether
+    /// it was waiting. Any context.
     pub(crate) fn mod_delayed<T, const ID: u64>(&self, item: Arc<T>, delay: Jiffies) -> bool
     where
         T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
@@ -185,9 +191,9 @@ impl Queue {
         if raw.is_null() {
             return false;
         }
-        // SAFETY: The RCU section keeps the queue. The closure says `false` only if the item was waiting or queued, and then owns
-        // a reference already. `HasDelayedWork` promises that the `work_struct` is that of a
-        // `delayed_work`. `Arc<T>` is `Send` and without lifetimes.
+        // SAFETY: The RCU section keeps the queue. The closure returns `false` only if the item was
+        // waiting or queued, and then owns a reference already. `HasDelayedWork` promises that the
+        // `work_struct` is that of a `delayed_work`. `Arc<T>` is `Send` and without lifetimes.
         let queued = unsafe {
             <Arc<T> as RawWorkItem<ID>>::__enqueue(item, |work| {
                 !bindings::mod_delayed_work_on(
@@ -202,36 +208,37 @@ impl Queue {
         queued.is_err()
     }
 
-    /// Waits until everything that is queued now has run. Process context, sleeps; not from an
+    /// Waits until all items that are queued now have run. Process context; sleeps. Not from an
     /// item of this queue.
     pub(crate) fn flush(&self) {
-        // Before `raw` is read, as `destroy` reads it after taking `raw` out.
+        // The increment precedes the load of `raw`: `destroy` clears `raw` before it reads
+        // `flushers`.
         self.flushers.fetch_add(1, Full);
         let raw = self.raw.load(Acquire);
         if !raw.is_null() {
-            // SAFETY: By the type invariant a work queue, which `flushers` keeps.
+            // SAFETY: By the type invariant `raw` is a work queue, which `flushers` keeps.
             unsafe { bindings::__flush_workqueue(raw) };
         }
         self.flushers.fetch_sub(1, Full);
     }
 }
 
-/// Takes a waiting item off; whether it was still waiting, so that it will not run. Does not wait
-/// for one that runs. Any context.
+/// Cancels a waiting item; returns whether it was waiting, and so will not run. Does not wait for a
+/// running item. Any context.
 pub(crate) fn cancel_delayed<T, const ID: u64>(item: &Arc<T>) -> bool
 where
     T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
 {
-    // SAFETY: `delayed_work` is that of a live object.
+    // SAFETY: The `delayed_work` is a field of a live object.
     let waiting = unsafe { bindings::cancel_delayed_work(delayed_work::<T, ID>(item)) };
     if waiting {
-        // SAFETY: The item had been given a reference when it was queued, and will not run.
+        // SAFETY: The queue owned a reference, and the item will not run.
         drop(unsafe { Arc::from_raw(Arc::as_ptr(item)) });
     }
     waiting
 }
 
-/// The `delayed_work` of an object; valid as long as the object.
+/// The `delayed_work` of an object, valid as long as the object.
 fn delayed_work<T, const ID: u64>(item: &Arc<T>) -> *mut bindings::delayed_work
 where
     T: HasDelayedWork<T, ID>,
@@ -244,24 +251,24 @@ where
     unsafe { container_of!(work, bindings::delayed_work, work) }
 }
 
-/// The life of the queues: from the start of the module to its end.
+/// The lifetime of the queues: from loading to unloading of the module.
 ///
-/// When it is dropped, all sockets, devices and delayed items are gone. What they left in the
-/// queues or to RCU still runs, and nothing runs after.
+/// The owner drops the value after all sockets, devices and delayed items. Dropping it runs the
+/// remaining items and RCU callbacks; none runs afterwards.
 pub(crate) struct Queues(());
 
 /// A [`Queues`] exists.
 static THERE: Atomic<bool> = Atomic::new(false);
 
 impl Queues {
-    /// Makes the queues. Process context.
+    /// Makes the queues. Process context; sleeps.
     ///
-    /// `EBUSY`: they are there already.
+    /// `EBUSY`: the queues exist already. `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
         if THERE.xchg(true, Full) {
             return Err(EBUSY);
         }
-        // From here on an early end frees what was made.
+        // From here on an error drops the value, which frees the queues made so far.
         let queues = Self(());
         PROCESS.create(
             c"rsiw",
@@ -284,8 +291,8 @@ impl Queues {
 
 impl Drop for Queues {
     fn drop(&mut self) {
-        // The last references of objects are dropped by RCU and by any queue, and may leave work to
-        // another one. Two rounds reach the end of each such chain.
+        // RCU and each queue may drop last references, whose drop may queue work elsewhere. Two
+        // rounds complete each such chain.
         timer::wait_for_all();
         for _ in 0..2 {
             // SAFETY: Process context.
@@ -299,7 +306,7 @@ impl Drop for Queues {
         HIGHPRI.destroy();
         DEVICES.destroy();
         PROCESS.destroy();
-        // SAFETY: Process context. What the last items left to RCU runs before the code goes.
+        // SAFETY: Process context. RCU callbacks of the last items run before the code is unloaded.
         unsafe { bindings::rcu_barrier() };
         THERE.store(false, Release);
     }

@@ -43,24 +43,21 @@ use super::{
 };
 use crate::sys::sync::work;
 
-/// A TCP socket that listens. Process context; all may sleep.
+/// A TCP socket that listens. Process context; all functions may sleep.
 ///
-/// That of a process keeps its network namespace from ending, as its other sockets do. A shared one
-/// does not: its owner drops it at the end of the interface that it serves. Dropping it resets
-/// connections that were not accepted. A call of [`Incoming`] for an earlier child may still be
-/// running then. A work item releases the handler after the RCU grace period of such a call (some
-/// 30 ms).
+/// The socket of a process holds a reference to its network namespace, as its other sockets do. A
+/// shared socket holds none: its owner drops it at the removal of the interface. Dropping the value
+/// resets connections that were not accepted. A call of [`Incoming`] for an earlier child may still
+/// run then. So a work item drops the handler after an RCU grace period (some 30 ms).
 pub(crate) struct ListenSocket {
-    /// The C object.
     base: Base,
     /// The handler in the socket's user data.
     installed: Cell<Option<Arc<Leftover>>>,
 }
 
-/// A handler that is dropped once no call of it can be running.
+/// A handler that is dropped when no call of it can run any more.
 #[pin_data]
 struct Leftover {
-    /// The handler.
     installed: Installed,
     /// Waits for the grace period, and drops the handler.
     #[pin]
@@ -75,10 +72,10 @@ impl WorkItem<0> for Leftover {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        // SAFETY: Process context. A child may be calling the handler without the socket's lock.
+        // SAFETY: Process context. The wait is for children, which call without the socket's lock.
         unsafe { bindings::synchronize_rcu() };
-        // SAFETY: The handler was taken out before the item was queued, once, and callers that found
-        // it before are through.
+        // SAFETY: The handler was removed from the socket before the item was queued, once. Callers
+        // that had found the handler have returned.
         unsafe { this.installed.release() };
     }
 }
@@ -98,12 +95,12 @@ impl ListenSocket {
         Ok(Self::new(Base::create(net, family)?))
     }
 
-    /// Makes a socket that belongs to no process.
+    /// Makes a socket of the kernel, which belongs to no process.
     pub(crate) fn create_shared(net: &NetNs, family: Family) -> Result<Self> {
         Ok(Self::new(Base::create_shared(net, family)?))
     }
 
-    /// Makes a listener of a socket.
+    /// Prepares a socket for listening: its children get the lock classes of kernel sockets.
     fn new(base: Base) -> Self {
         // SAFETY: The socket is owned; process context.
         unsafe { bindings::rsiw_sk_kernel_children(base.sk()) };
@@ -113,12 +110,12 @@ impl ListenSocket {
         }
     }
 
-    /// Listens, with at most `backlog` connections that wait to be accepted, and has TCP tell
-    /// `handler` of each that comes. Once.
+    /// Listens with a backlog of at most `backlog` connections. TCP calls `handler` for each
+    /// incoming connection. Once for each socket.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it is listening already, `EADDRINUSE`, `ENOMEM`.
+    /// `EBUSY` if the socket listens already, `EADDRINUSE`, `ENOMEM`.
     pub(crate) fn listen<I: Incoming>(&self, backlog: u32, handler: Arc<I>) -> Result {
         let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
         if let Some(before) = self.installed.take() {
@@ -126,7 +123,7 @@ impl ListenSocket {
             return Err(EBUSY);
         }
         let place = UniqueArc::<Leftover>::new_uninit(GFP_KERNEL)?;
-        // Installed before the socket listens, so that the first child calls it.
+        // The handler is installed before the socket listens, so that the first child calls it.
         let installed = callback::install_incoming(&self.base, handler);
         let leftover = place.pin_init_with(pin_init!(Leftover {
             installed,
@@ -136,46 +133,45 @@ impl ListenSocket {
             Ok(leftover) => self.installed.set(Some(leftover.into())),
             Err(never) => match never {},
         }
-        // SAFETY: The socket is ours.
+        // SAFETY: The value owns the socket.
         to_result(unsafe { bindings::kernel_listen(self.base.as_ptr(), backlog) })
             .inspect_err(|_| self.uninstall())
     }
 
-    /// Takes a connection that has come in, if there is one. It has no handler yet.
+    /// Accepts a connection, if there is one. The connection has no handler yet.
     ///
     /// # Errors
     ///
-    /// `ENODEV`: its namespace ends. Others: none could be taken.
+    /// `ENODEV`: the namespace is being removed. Others: the accept failed.
     pub(crate) fn accept(&self) -> Result<Option<Socket>> {
         self.next_child()?.map(Socket::from_base).transpose()
     }
 
-    /// As [`accept`](Self::accept), for a connection that does not hold its namespace. Never
-    /// `ENODEV`.
+    /// As [`accept`](Self::accept), without a reference to the namespace. Never `ENODEV`.
     pub(crate) fn accept_unheld(&self) -> Result<Option<UnheldSocket>> {
         Ok(self.next_child()?.map(UnheldSocket::new))
     }
 
-    /// The next connection that has come in.
+    /// Accepts the next connection, if there is one.
     fn next_child(&self) -> Result<Option<Base>> {
         let mut child = ptr::null_mut();
-        // SAFETY: The socket is ours; `child` is writable.
+        // SAFETY: The value owns the socket; `child` is writable.
         let result = to_result(unsafe {
             bindings::kernel_accept(self.base.as_ptr(), &mut child, bindings::RSIW_O_NONBLOCK)
         });
         match result {
-            // EINVAL: it does not listen any more, as after `ss -K`.
+            // EINVAL: the socket does not listen any more, as after `ss -K`.
             Err(EAGAIN | EINVAL) => return Ok(None),
             other => other?,
         }
         let child = NonNull::new(child).ok_or(ENOMEM)?;
-        // SAFETY: This socket has accepted it, with a `struct sock`; it is ours now.
+        // SAFETY: This socket has accepted the child, with a `struct sock`; the caller owns it.
         Ok(Some(unsafe {
             Base::from_child(child, *self.base.original())
         }))
     }
 
-    /// Takes the handler out, and queues its drop.
+    /// Removes the handler from the socket, and queues its drop.
     fn uninstall(&self) {
         if let Some(leftover) = self.installed.take() {
             callback::uninstall(&self.base);
@@ -246,7 +242,7 @@ mod tests {
         )))
     }
 
-    /// A listener at some port of IPv4, and its handler.
+    /// A listener at an arbitrary IPv4 port, and its handler.
     fn listening() -> Result<(NetNs, Arc<Seen>, ListenSocket)> {
         testing::loopback_up()?;
         let net = NetNs::init().ok_or(ENODEV)?;

@@ -13,49 +13,48 @@ pub(crate) enum TcpState {
     Established,
     /// SYN was sent.
     SynSent,
-    /// SYN came.
+    /// SYN was received.
     SynRecv,
     /// FIN was sent.
     FinWait1,
     /// FIN was sent and acknowledged.
     FinWait2,
-    /// Both FINs were sent, and acknowledged as far as we know.
+    /// Both FINs were sent; the wait covers retransmissions of the peer's FIN.
     TimeWait,
-    /// There is no connection (any more).
+    /// There is no connection.
     Close,
-    /// FIN came.
+    /// FIN was received.
     CloseWait,
-    /// FIN came, and then was sent.
+    /// FIN was received, and then sent.
     LastAck,
-    /// Connections are waited for.
+    /// The socket listens.
     Listen,
-    /// FIN was sent, and came before ours was acknowledged.
+    /// FIN was sent, and the peer's FIN was received before the acknowledgment.
     Closing,
 }
 
-/// State of a connection for `rdma resource show`.
+/// The attributes of a connection for `rdma resource show`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TcpInfo {
-    /// The state.
     pub(crate) state: TcpState,
-    /// The port of this end.
+    /// The local port.
     pub(crate) local_port: u16,
-    /// The port of the peer.
+    /// The peer's port.
     pub(crate) remote_port: u16,
     /// The smoothed round trip time in microseconds; 0: not known.
     pub(crate) rtt_us: u32,
-    /// Octets of data in a segment.
+    /// The maximum segment size, in octets of data.
     pub(crate) mss: u32,
     /// Octets sent and not acknowledged.
     pub(crate) unacked: u32,
-    /// Octets that TCP has taken and not sent.
+    /// Octets in the write queue, not yet sent.
     pub(crate) unsent: u32,
-    /// Octets that arrived and were not read.
+    /// Octets received and not read.
     pub(crate) unread: u32,
 }
 
 impl TcpState {
-    /// The name, as ss(8) has it.
+    /// The name of the state in the output of ss(8).
     pub(crate) const fn name(self) -> &'static CStr {
         match self {
             Self::Established => c"ESTAB",
@@ -72,7 +71,7 @@ impl TcpState {
         }
     }
 
-    /// Reads C's number; those that no socket of ours has count as closed.
+    /// Converts the number of a state (`TCP_*`); other numbers become [`Self::Close`].
     pub(super) fn from_raw(state: u8) -> Self {
         match u32::from(state) {
             bindings::TCP_ESTABLISHED => Self::Established,

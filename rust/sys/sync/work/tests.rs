@@ -18,7 +18,7 @@ mod suite {
         impl_has_delayed_work, impl_has_work, new_delayed_work, new_work, DelayedWork,
     };
 
-    /// Counts its runs and its end.
+    /// An item that counts its runs and its drops.
     #[pin_data(PinnedDrop)]
     struct Item {
         runs: Atomic<u32>,
@@ -105,7 +105,7 @@ mod suite {
         Ok((item, gone))
     }
 
-    /// Whether the test's own reference is the last one; gives it up.
+    /// Drops the test's reference; returns whether it was the last one.
     fn is_last(item: Arc<Item>, gone: &Atomic<u32>) -> bool {
         drop(item);
         gone.load(Acquire) == 1
@@ -127,7 +127,7 @@ mod suite {
         {
             let _bh = BhGuard::new();
             assert!(bh().enqueue::<_, 2>(item.clone()));
-            // It can not have run, so it is still queued.
+            // The item can not have run, so it is still queued.
             assert!(!bh().enqueue::<_, 2>(item.clone()));
         }
         item.ran.wait_for_completion();
@@ -143,7 +143,7 @@ mod suite {
         assert!(highpri().enqueue::<_, 3>(item.clone()));
         highpri().flush();
         assert_eq!(item.runs.load(Acquire), 1);
-        // Where it runs, others do not share with softirqs, but would like to.
+        // The item ran in a thread, which wants the CPU, and not in a softirq of a shared thread.
         assert!(item.wanted.load(Acquire));
         assert!(is_last(item, &gone));
         Ok(())
@@ -172,7 +172,7 @@ mod suite {
         item.ran.wait_for_completion();
         process().flush();
         assert_eq!(item.runs.load(Acquire), 1);
-        // It ran, so it can be armed again, and given up again.
+        // After its run the item can be armed and cancelled again.
         assert!(!process().mod_delayed::<_, 1>(item.clone(), hour));
         assert!(cancel_delayed::<_, 1>(&item));
         assert!(is_last(item, &gone));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit suite of the exclusive socket.
+//! KUnit suite of exclusively held sockets.
 
 use kernel::prelude::*;
 
@@ -27,7 +27,7 @@ mod suite {
         })
     }
 
-    /// Whether as many octets as were sent can be read in the end.
+    /// Reads until `sent` octets have arrived; `false` after the time limit.
     fn reads_all(sock: &SockRef, sent: usize) -> bool {
         let mut read = 0;
         eventually(|| {
@@ -45,7 +45,7 @@ mod suite {
         assert!(send_all(&a.sock(), b"0123456789"));
         let sock = b.sock();
         let mut got = [0u8; 10];
-        // Half is looked at, a part of it taken.
+        // The first walk reads half of the octets, and takes none.
         assert!(eventually(|| sock.lock().receive_walk(0, |view| {
             if view.len() == 10 {
                 let _ = view.copy_bits(0, got.get_mut(..5).unwrap_or_default());
@@ -55,7 +55,7 @@ mod suite {
             && got.first() == Some(&b'0')));
         let mut locked = sock.lock();
         assert_eq!(locked.receive_walk(0, |_| 3), 3);
-        // Whether TCP is told of it or not, what was taken is not shown again.
+        // Octets that were taken are not passed again, reported or not.
         for seen in [3, 0] {
             let taken = locked.receive_walk(seen, |view| {
                 assert_eq!(view.len(), 7);
@@ -119,9 +119,9 @@ mod suite {
             seen == len
         }));
         assert_eq!(wrong, 0);
-        // Acknowledged and read: TCP lets go of the pages, and nothing is outstanding.
+        // The octets are acknowledged and read: TCP drops its page references.
         assert!(eventually(|| {
-            // SAFETY: Process context, no lock is held.
+            // SAFETY: This is process context without a lock.
             unsafe { bindings::rsiw_test_feed_cpus() };
             blocks.is_exclusive()
         }));
@@ -147,7 +147,7 @@ mod suite {
         Ok(())
     }
 
-    /// Octets accounted to a socket that nothing uses.
+    /// Octets accounted to a socket and not in use.
     fn accounted_free(sock: &SockRef) -> i32 {
         // SAFETY: The socket is locked.
         unsafe { bindings::rsiw_test_accounted_free(sock.lock().as_ptr()) }
@@ -165,7 +165,7 @@ mod suite {
         };
         let all = |test: fn(i32) -> bool| {
             eventually(|| {
-                // SAFETY: Process context, no lock is held.
+                // SAFETY: This is process context without a lock.
                 unsafe { bindings::rsiw_test_feed_cpus() };
                 ends.iter().all(|end| test(accounted_free(end)))
             })
@@ -182,21 +182,21 @@ mod suite {
         }
         assert!(all(|free| free < 4096));
         assert!(bulk() && all(|free| free < 4096));
-        // The socket's end gives back what was not asked back.
+        // The end of the sockets releases the reservation.
         assert!(ends.iter().all(|end| end.lock().reserve(RESERVED as u32)));
         Ok(())
     }
 
     #[test]
     fn memory_that_tcp_does_not_have_is_refused() -> Result {
-        // Above what all of TCP's sockets may have, where tests run.
+        // More than the limit of all TCP sockets on the test machines.
         const TOO_MUCH: u32 = (1 << 31) - 4096;
         const RESERVED: u32 = 128 << 10;
         let (a, b) = connected()?;
         let (from, to) = (a.sock(), b.sock());
         let block = [0xc3; 4096];
         assert!(!from.lock().reserve(TOO_MUCH));
-        // Nothing is kept, and nothing is missing.
+        // A refused reservation accounts no memory, and the socket still sends.
         assert!(accounted_free(&from) < 4096);
         assert!(send_all(&from, &block) && reads_all(&to, block.len()));
         assert!(from.lock().memory_is_plenty());
@@ -215,12 +215,12 @@ mod suite {
         assert!(!from.lock().charge(TOO_MUCH));
         assert!(accounted_free(&from) < 4096);
         assert!(from.lock().charge(OCTETS));
-        // What is charged is not there for buffers, which come and go meanwhile.
+        // Charged memory is not available to skbs, which are allocated and freed meanwhile.
         assert!(accounted_free(&from) < 4096);
         assert!(send_all(&from, &block) && reads_all(&to, block.len()));
         from.lock().uncharge(OCTETS);
         assert!(eventually(|| {
-            // SAFETY: Process context, no lock is held.
+            // SAFETY: This is process context without a lock.
             unsafe { bindings::rsiw_test_feed_cpus() };
             accounted_free(&from) < 4096
         }));
@@ -236,7 +236,7 @@ mod suite {
         let mut sent = 0;
         {
             let mut locked = from.lock();
-            // The other end does not read, so the room ends.
+            // The other end does not read, so the send buffer fills.
             let full = loop {
                 match locked.send_copy(&block) {
                     Ok(octets) => sent += octets,
@@ -266,7 +266,7 @@ mod suite {
         let mut sent = 0;
         {
             let mut locked = from.lock();
-            // The lock keeps acknowledgments away: sooner or later TCP has to keep something.
+            // The lock delays acknowledgments, so TCP finally keeps unsent octets.
             while locked.unsent_tail() == 0 && sent < 64 << 20 {
                 sent += locked.send_copy(&[0xa5; 1000])?;
             }
@@ -277,7 +277,7 @@ mod suite {
             assert_eq!(locked.unsent_tail(), 0);
             assert_eq!(locked.tail_room(), u32::MAX);
             sent += locked.send_copy(&[0xa5; 100])?;
-            // In a buffer of its own.
+            // The octets are in an skb of their own.
             assert_eq!(locked.unsent_tail(), 100);
             assert_eq!(locked.unsent(), unsent + 100);
         }
