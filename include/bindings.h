@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What bindgen reads: the kernel interfaces of rust/sys/ that the kernel crate does not bind. */
+/* The input of bindgen: kernel interfaces of rust/sys/ that the kernel crate does not bind. */
 #include <linux/crc32.h>
 #include <linux/errno.h>
 #include <linux/fcntl.h>
@@ -40,7 +40,7 @@
 #include "sockets.h"
 #include "trace.h"
 
-/* Macros that bindgen does not take for numbers. */
+/* Macros that bindgen does not translate to constants. */
 const xa_mark_t RSIW_XA_PRESENT = XA_PRESENT;
 const int RSIW_IPPROTO_TCP = IPPROTO_TCP;
 const int RSIW_O_NONBLOCK = O_NONBLOCK;

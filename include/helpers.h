@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * C functions for what bindgen can not see: static inlines, macros, and fields of structures
- * that are not worth binding. Rust finds them as bindings::rsiw_*.
+ * C functions for interfaces that bindgen does not translate: static inlines, macros, and fields of
+ * structures without bindings. Rust calls them as bindings::rsiw_*.
  */
 #ifndef _RSIW_HELPERS_H
 #define _RSIW_HELPERS_H
@@ -58,7 +58,7 @@ void *rsiw_page_address(struct page *page);
 bool rsiw_page_is_exclusive(struct page *page);
 void rsiw_put_page(struct page *page);
 
-/* A cache that reclaim takes pages from: count and shrink may be called in any context. */
+/* A shrinker for kept pages: count and shrink must be callable in any context. */
 struct shrinker *rsiw_shrinker_new(size_t (*count)(void), size_t (*shrink)(size_t pages));
 void rsiw_shrinker_free(struct shrinker *shrinker);
 

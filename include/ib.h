@@ -21,19 +21,19 @@ struct sk_buff;
 struct uverbs_attr_bundle;
 struct vm_area_struct;
 
-/* A port's attributes of its interface. */
+/* The attributes of a port that come from its interface. */
 struct rsiw_port_info {
 	/* enum ib_mtu */
 	u32 mtu;
-	/* Octets of a packet of the interface. */
+	/* The MTU of the interface, in octets. */
 	u32 octets;
 	/* The interface is up and has a carrier. */
 	bool up;
 };
 
-/* What is of interest of an interface. */
+/* The attributes of an interface. */
 struct rsiw_netdev_info {
-	/* Its network namespace. */
+	/* The network namespace, only for comparison. */
 	void *net;
 	u32 ifindex;
 	/* ARPHRD_* */
@@ -43,7 +43,7 @@ struct rsiw_netdev_info {
 	char name[16];
 };
 
-/* Settings of a device. */
+/* The numbers of a device's settings. */
 #define RSIW_SETTING_CRC 0
 #define RSIW_SETTING_DOORBELL_COALESCE_USECS 1
 

@@ -14,7 +14,7 @@ struct socket;
 
 /* Sockets, by their owner: process context */
 
-/* What TCP calls; see struct sock. */
+/* The callbacks of TCP; see struct sock. */
 struct rsiw_sock_callbacks {
 	void (*data_ready)(struct sock *sk);
 	void (*write_space)(struct sock *sk);
@@ -40,7 +40,7 @@ void rsiw_sk_set_v6only(struct sock *sk, bool only);
 int rsiw_sock_send(struct socket *sock, const void *buf, size_t len);
 int rsiw_sock_recv(struct socket *sock, void *buf, size_t len);
 
-/* On whose behalf a socket works (owner.c) */
+/* Label and control groups of a socket (owner.c) */
 int rsiw_sock_create(struct net *net, int family, struct socket **res);
 int rsiw_sock_create_shared(struct net *net, int family, struct socket **res);
 void rsiw_sk_kernel_children(struct sock *sk);
@@ -61,7 +61,7 @@ void *rsiw_sk_incoming(struct sock *sk);
 u8 rsiw_sk_state(const struct sock *sk);
 int rsiw_sk_take_error(struct sock *sk);
 
-/* Segments sent again so far; any context. */
+/* The number of retransmitted segments; any context. */
 u32 rsiw_tcp_retransmits(const struct sock *sk);
 
 /* State of a connection for "rdma resource show". */
@@ -70,16 +70,16 @@ struct rsiw_tcp_info {
 	u16 remote_port;
 	/* Smoothed round trip time in microseconds; 0: not known. */
 	u32 rtt_us;
-	/* Octets of a segment. */
+	/* The maximum segment size, in octets of data. */
 	u32 mss;
 	/* Octets sent and not acknowledged, and octets not sent. */
 	u32 unacked;
 	u32 unsent;
-	/* Octets that arrived and were not read. */
+	/* Octets received and not read. */
 	u32 unread;
 };
 
-/* TCP, by the holder of the socket */
+/* TCP; the caller holds the socket */
 u32 rsiw_tcp_mss(const struct sock *sk);
 u32 rsiw_tcp_size_goal(struct sock *sk);
 u32 rsiw_tcp_unsent_tail(const struct sock *sk);
@@ -105,14 +105,14 @@ bool rsiw_sk_charge(struct sock *sk, u32 octets);
 void rsiw_sk_uncharge(struct sock *sk, u32 octets);
 void rsiw_sk_leave_charge(struct sock *sk, u32 octets);
 
-/* len octets from offset off of the block of pages that begins with page. */
+/* len octets from offset off of the block of pages whose first page is page. */
 struct rsiw_part {
 	struct page *page;
 	u32 off;
 	u32 len;
 };
 
-/* The most parts that one call takes. */
+/* The largest number of parts in a call. */
 #define RSIW_MAX_PARTS 3
 
 int rsiw_tcp_send_pages(struct sock *sk, const struct rsiw_part *parts, u32 count);
@@ -121,8 +121,8 @@ void rsiw_sk_drop_frag(struct sock *sk);
 void rsiw_tcp_send_fin(struct sock *sk);
 
 /*
- * A piece of the receive queue: len octets from offset of skb, which stand at seq. They may lie in
- * memory that the CPU does not reach (devmem, io_uring's zero-copy receive).
+ * A part of the receive queue: len octets from offset of skb, with sequence number seq. The octets
+ * may be in memory that the CPU can not read (devmem, io_uring's zero-copy receive).
  */
 struct rsiw_rx {
 	struct sk_buff *skb;
@@ -136,7 +136,7 @@ bool rsiw_tcp_rx_first(struct sock *sk, struct rsiw_rx *rx, u32 seen);
 bool rsiw_tcp_rx_next(struct sock *sk, struct rsiw_rx *rx);
 void rsiw_tcp_rx_done(struct sock *sk, size_t len);
 
-/* Where in an skb the last access was: part is the skb or one of its fragment list. */
+/* The position of the last access in an skb: part is the skb or one of its fragment list. */
 struct rsiw_skb_cursor {
 	const struct sk_buff *part;
 	u32 part_start;

@@ -2,7 +2,7 @@
 /*
  * Trace events of rsiw: /sys/kernel/tracing/events/rsiw/.
  *
- * They are for the rare events of a connection's life; what happens per FPDU is counted.
+ * The events report rare changes of a connection. Events of each FPDU are only counted.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM rsiw
@@ -48,8 +48,8 @@ TRACE_EVENT(rsiw_terminate,
 );
 
 /*
- * What happened to a connection or its set-up; the addresses are IPv6, or IPv4 mapped. On failure
- * error is a negative error number; a port or address that is not known yet is 0.
+ * An event of a connection or its set-up. The addresses are IPv6, or IPv4 mapped. On failure error
+ * is a negative error number. An unknown port or address is 0.
  */
 DECLARE_EVENT_CLASS(rsiw_connection,
 	TP_PROTO(u32 qpn, const u8 *local, u16 local_port, const u8 *remote, u16 remote_port,
@@ -83,14 +83,14 @@ DEFINE_EVENT(rsiw_connection, rsiw_connect,
 	TP_ARGS(qpn, local, local_port, remote, remote_port, error)
 );
 
-/* A connection that a peer asked for and this end accepted is established, or failed. */
+/* A connection request that this end accepted has led to a connection, or failed. */
 DEFINE_EVENT(rsiw_connection, rsiw_accept,
 	TP_PROTO(u32 qpn, const u8 *local, u16 local_port, const u8 *remote, u16 remote_port,
 		 s32 error),
 	TP_ARGS(qpn, local, local_port, remote, remote_port, error)
 );
 
-/* This end refused a connection request: the user did (error 0), or the driver for that reason. */
+/* This end refused a connection request: the user (error 0), or the driver because of error. */
 DEFINE_EVENT(rsiw_connection, rsiw_reject,
 	TP_PROTO(u32 qpn, const u8 *local, u16 local_port, const u8 *remote, u16 remote_port,
 		 s32 error),

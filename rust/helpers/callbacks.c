@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What TCP calls: functions and handlers of sockets. */
+/* The callbacks of TCP: functions and handlers of sockets. */
 #include <linux/tcp.h>
 #include <net/sock.h>
 
@@ -28,7 +28,7 @@ static void set_handler(struct sock *sk, const struct rsiw_sock_callbacks *callb
 {
 	lock_sock(sk);
 	write_lock_bh(&sk->sk_callback_lock);
-	/* A callback that is not changed yet does nothing without a handler. */
+	/* Without a handler, a callback that is not replaced yet has no effect. */
 	rcu_assign_sk_user_data(sk, NULL);
 	set_callbacks(sk, callbacks);
 	if (handler)
@@ -38,8 +38,8 @@ static void set_handler(struct sock *sk, const struct rsiw_sock_callbacks *callb
 }
 
 /*
- * Changes what TCP calls for a connection, and the handler that rsiw_sk_handler() finds. A callback
- * runs under the socket's lock, so none is running then, and none finds the old handler afterwards.
+ * Replaces the callbacks of a connection, and the handler that rsiw_sk_handler() finds. A callback
+ * runs under the socket's lock, so none runs meanwhile, and none finds the old handler afterwards.
  */
 void rsiw_sk_set_callbacks(struct sock *sk, const struct rsiw_sock_callbacks *callbacks,
 			   void *handler)
@@ -48,10 +48,10 @@ void rsiw_sk_set_callbacks(struct sock *sk, const struct rsiw_sock_callbacks *ca
 }
 
 /*
- * The same for a listener and rsiw_sk_incoming(); its data_ready runs without the lock, so the
- * caller waits for a grace period. Children inherit the pointer, as it has no flag. No code
- * follows a child's pointer. It marks the socket as in use, so that no BPF program can add it to
- * a sockmap.
+ * The same for a listener and rsiw_sk_incoming(). The listener's data_ready runs without the lock,
+ * so the caller waits for a grace period. Children inherit the pointer, which has no flag. No code
+ * dereferences a child's pointer. The pointer marks the child as in use, so that no BPF program can
+ * add the child to a sockmap.
  */
 void rsiw_sk_set_incoming(struct sock *sk, const struct rsiw_sock_callbacks *callbacks,
 			  void *handler)
@@ -59,7 +59,7 @@ void rsiw_sk_set_incoming(struct sock *sk, const struct rsiw_sock_callbacks *cal
 	set_handler(sk, callbacks, handler, 0);
 }
 
-/* Has TCP call what it calls by itself for a child, which stays taken. */
+/* Restores TCP's own callbacks of a child; the user data still marks the child as in use. */
 void rsiw_sk_take_child(struct sock *sk, const struct rsiw_sock_callbacks *callbacks)
 {
 	lock_sock(sk);

@@ -53,7 +53,7 @@ s32 rsiw_caller_process(void)
 	return task_tgid_nr(current);
 }
 
-/* Numbers of processes are used again, but not at the same time. */
+/* A process ID may be reused, but not with the same start time. */
 u64 rsiw_caller_started(void)
 {
 	return current->group_leader->start_boottime;
@@ -64,7 +64,7 @@ u32 rsiw_caller_user(void)
 	return __kuid_val(current_euid());
 }
 
-/* The kernel itself, or a process with its power: root, or one that may mount by RDMA. */
+/* A kernel thread, root, or a process with CAP_SYS_ADMIN, which may mount by RDMA. */
 bool rsiw_caller_is_trusted(void)
 {
 	return (current->flags & PF_KTHREAD) || uid_eq(current_euid(), GLOBAL_ROOT_UID) ||
@@ -81,20 +81,20 @@ void rsiw_noio_restore(unsigned int flags)
 	memalloc_noio_restore(flags);
 }
 
-/* Whether the caller must not touch bottom halves: local_bh_enable() would warn. */
+/* Whether the caller must not disable bottom halves: local_bh_enable() would warn. */
 bool rsiw_irqs_off(void)
 {
 	return irqs_disabled() || in_hardirq();
 }
 
-/* Whether softirqs run in a thread that shares the CPU with others, and there are others. */
+/* Whether this is a softirq in a kernel thread, and another thread is runnable on the CPU. */
 bool rsiw_in_shared_thread(void)
 {
 	return in_serving_softirq() && (current->flags & PF_KTHREAD) && !is_idle_task(current) &&
 	       task_nice(current) >= 0 && !single_task_running();
 }
 
-/* Whether a thread wants this CPU: the one that softirqs interrupted, or one that waits. */
+/* Whether a thread is runnable on this CPU: one that softirqs interrupted, or one that waits. */
 bool rsiw_processor_is_wanted(void)
 {
 	if (!in_serving_softirq())
@@ -104,13 +104,13 @@ bool rsiw_processor_is_wanted(void)
 	return !(current->flags & PF_KTHREAD) || !single_task_running();
 }
 
-/* Whether the caller is preempted as soon as it may be. */
+/* Whether a reschedule is pending for the caller. */
 bool rsiw_need_resched(void)
 {
 	return IS_ENABLED(CONFIG_PREEMPTION) && !in_serving_softirq() && need_resched();
 }
 
-/* The number of this CPU, or of one the caller was on just now. */
+/* The number of this CPU. The caller may migrate meanwhile. */
 unsigned int rsiw_cpu(void)
 {
 	return raw_smp_processor_id();
@@ -126,7 +126,7 @@ void rsiw_local_bh_enable(void)
 	local_bh_enable();
 }
 
-/* On PREEMPT_RT what is done under it may sleep. */
+/* No effect with PREEMPT_RT, where the code of the section may sleep. */
 void rsiw_preempt_disable(void)
 {
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
@@ -149,7 +149,7 @@ int rsiw_xa_insert(struct xarray *xa, unsigned long index, void *entry, gfp_t gf
 	return xa_insert_irq(xa, index, entry, gfp);
 }
 
-/* Reserves a free index of min to max, from *next on; loads do not see it. */
+/* Reserves a free index of min to max, from *next on; loads of the index return NULL. */
 int rsiw_xa_reserve(struct xarray *xa, u32 *id, u32 min, u32 max, u32 *next, gfp_t gfp)
 {
 	int err = xa_alloc_cyclic_irq(xa, id, NULL, XA_LIMIT(min, max), next, gfp);
@@ -186,7 +186,7 @@ void *rsiw_page_address(struct page *page)
 	return page_address(page);
 }
 
-/* Whether there is one reference; if so, later writes come after what the others did. */
+/* Whether there is one reference; if so, accesses of earlier holders precede later writes. */
 bool rsiw_page_is_exclusive(struct page *page)
 {
 	if (page_ref_count(page) != 1)
@@ -239,7 +239,7 @@ struct shrinker *rsiw_shrinker_new(size_t (*count)(void), size_t (*shrink)(size_
 	return shrinker;
 }
 
-/* None of its functions runs any more when this returns. */
+/* Frees the shrinker; no function of it runs after the return. */
 void rsiw_shrinker_free(struct shrinker *shrinker)
 {
 	struct rsiw_cache *cache = shrinker->private_data;

@@ -45,10 +45,10 @@ int rsiw_no_udata_io(struct ib_udata *udata)
 /* Connections */
 
 /*
- * The queue pair of the rdma_cm_id behind an identifier of iw_cm. rdma_cm is the only user of
- * iw_cm, and its context begins with the rdma_cm_id. Kernel users bind their queue pair to it
- * (rdma_create_qp()), processes never do. Only the address counts. With another user of iw_cm the
- * context may be anything.
+ * The queue pair of the rdma_cm_id of an iw_cm_id. rdma_cm is the only user of iw_cm, and its
+ * context begins with the rdma_cm_id. Kernel users bind their queue pair to the rdma_cm_id
+ * (rdma_create_qp()), processes never do. Callers only compare the pointer: with another user of
+ * iw_cm the context may have any type.
  */
 const struct ib_qp *rsiw_cm_own_qp(const struct iw_cm_id *id)
 {
@@ -62,7 +62,7 @@ const struct ib_qp *rsiw_cm_own_qp(const struct iw_cm_id *id)
 
 /*
  * The driver's data for the connection or listener of @id, or NULL. When a connect has failed,
- * iw_cm may end its identifier meanwhile. The result is then any number.
+ * iw_cm may destroy its iw_cm_id meanwhile. The result is then arbitrary.
  */
 void *rsiw_cm_provider_data(struct rdma_cm_id *id)
 {
@@ -74,7 +74,7 @@ void *rsiw_cm_provider_data(struct rdma_cm_id *id)
 	return data;
 }
 
-/* Makes the module depend on iw_cm, whose functions it calls by pointers only. */
+/* A dependency on the module iw_cm, whose other functions rsiw calls only by pointers. */
 const char *rsiw_iwcm_reason(int reason)
 {
 	return iwcm_reject_msg(reason);
@@ -82,13 +82,13 @@ const char *rsiw_iwcm_reason(int reason)
 
 /* Memory */
 
-/* Zeroed pages, charged to the caller. */
+/* Allocates zeroed pages, charged to the caller's memory cgroup. Process context; sleeps. */
 void *rsiw_ring_alloc(size_t len)
 {
 	return __vmalloc(len, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 }
 
-/* Maps a ring from its beginning into an area that is not longer. */
+/* Maps a ring from its beginning; the area is not longer than the ring. */
 int rsiw_ring_map(struct vm_area_struct *vma, void *ring)
 {
 	unsigned long addr;
@@ -108,7 +108,7 @@ struct ib_umem *rsiw_umem_get(struct ib_device *dev, u64 start, u64 len, int acc
 	return ib_umem_get_va(dev, start, len, access);
 }
 
-/* Whether the pages were pinned to be written to. */
+/* Whether the pages were pinned for writing. */
 bool rsiw_umem_writable(const struct ib_umem *umem)
 {
 	return umem->writable;
@@ -119,7 +119,7 @@ size_t rsiw_umem_num_pages(struct ib_umem *umem)
 	return DIV_ROUND_UP(ib_umem_offset(umem) + umem->length, PAGE_SIZE);
 }
 
-/* Writes the pages of @umem in order to @pages, at most @max; returns how many. */
+/* Writes the pages of @umem in order to @pages, at most @max; returns their number. */
 size_t rsiw_umem_pages(struct ib_umem *umem, struct page **pages, size_t max)
 {
 	struct sg_page_iter iter;
@@ -179,7 +179,7 @@ struct rsiw_port_info rsiw_port_info(struct ib_device *dev)
 	return info;
 }
 
-/* Every caller gives the same names, which live as long as the module. */
+/* All callers pass the same names, which live as long as the module. */
 struct rdma_hw_stats *rsiw_alloc_stats(const char * const *names, int n)
 {
 	static struct rdma_stat_desc descs[48];
@@ -196,13 +196,13 @@ void rsiw_set_stat(struct rdma_hw_stats *stats, int index, u64 value)
 	stats->value[index] = value;
 }
 
-/* Driver attributes, in an answer of "rdma resource show"; NULL if there is no room. */
+/* Begins the driver attributes of "rdma resource show"; NULL if the message is full. */
 void *rsiw_res_begin(struct sk_buff *msg)
 {
 	return nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
 }
 
-/* Ends what rsiw_res_begin() began, or takes it out again. */
+/* Ends the nest of rsiw_res_begin(), or removes it from the message. */
 void rsiw_res_end(struct sk_buff *msg, void *nest, bool whole)
 {
 	if (whole)
@@ -225,7 +225,7 @@ void rsiw_netdev_info(const struct net_device *ndev, struct rsiw_netdev_info *in
 	strscpy(info->name, ndev->name, sizeof(info->name));
 }
 
-/* Megabits per second of @ndev, 0 if that is not known. Sleeps; takes the RTNL. */
+/* The speed of @ndev in megabits per second, 0 if unknown. Sleeps; takes the RTNL. */
 u32 rsiw_netdev_speed(struct net_device *ndev)
 {
 	struct ethtool_link_ksettings settings = {};
@@ -246,7 +246,7 @@ u32 rsiw_netdev_l3mdev(struct net_device *ndev)
 	return l3mdev_master_ifindex(ndev);
 }
 
-/* Writes the IP addresses of @ndev, as GIDs, to @gids, at most @max; returns how many. */
+/* Writes the IP addresses of @ndev, as GIDs, to @gids, at most @max; returns their number. */
 size_t rsiw_netdev_gids(const struct net_device *ndev, u8 (*gids)[16], size_t max)
 {
 	const struct inet6_ifaddr *ifp;
@@ -300,7 +300,7 @@ void rsiw_netdev_put(struct net_device *ndev)
 	dev_put(ndev);
 }
 
-/* While it holds still no interface goes, nor moves, and no notifier of one runs. */
+/* Takes the RTNL if @ndev is registered in @net: no interface is removed, or moves, meanwhile. */
 bool rsiw_netdev_hold_still(const struct net_device *ndev, const struct net *net)
 {
 	rtnl_lock();
@@ -320,7 +320,7 @@ struct net_device *rsiw_notifier_netdev(void *data)
 	return netdev_notifier_info_to_dev(data);
 }
 
-/* Takes a reference to the namespace that @ndev is in; NULL if that has begun to end. */
+/* Takes a reference to the namespace of @ndev; NULL if the namespace is being removed. */
 struct net *rsiw_netdev_get_net(const struct net_device *ndev)
 {
 	struct net *net;
@@ -331,7 +331,7 @@ struct net *rsiw_netdev_get_net(const struct net_device *ndev)
 	return net;
 }
 
-/* Link types. The core reports no refusal, but the entry stays out of its list. */
+/* Link types. ib_core reports no failure, but does not list the entry then. */
 bool rsiw_link_register(struct rdma_link_ops *ops)
 {
 	INIT_LIST_HEAD(&ops->list);
@@ -339,7 +339,7 @@ bool rsiw_link_register(struct rdma_link_ops *ops)
 	return !list_empty(&ops->list);
 }
 
-/* Whether a module of that name is loaded, or just being loaded. */
+/* Whether a module of that name is loaded, or being loaded. */
 bool rsiw_module_present(const char *name)
 {
 	struct kobject *found = kset_find_obj(THIS_MODULE->mkobj.kobj.kset, name);

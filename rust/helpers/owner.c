@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * On whose behalf a socket works: the security label, the control group and the memory cgroup that
- * it has. All functions: process context, may sleep.
+ * The security label, the control group and the memory cgroup of a socket. All functions: process
+ * context, may sleep.
  */
 #include <linux/bpf-cgroup.h>
 #include <linux/cgroup.h>
@@ -16,7 +16,7 @@
 
 #include "sockets.h"
 
-/* Lock classes of their own: a process never copies from or to its memory under these locks. */
+/* Separate lock classes: no process copies from or to user memory under these locks. */
 static struct lock_class_key rsiw_sk_keys[2];
 static struct lock_class_key rsiw_slock_keys[2];
 
@@ -37,7 +37,7 @@ int rsiw_sock_create(struct net *net, int family, struct socket **res)
 	return err;
 }
 
-/* Has the connections that a socket will accept use the lock classes of the kernel's sockets. */
+/* Makes accepted connections of a socket use the lock classes of kernel sockets. */
 void rsiw_sk_kernel_children(struct sock *sk)
 {
 	lock_sock(sk);
@@ -46,14 +46,14 @@ void rsiw_sk_kernel_children(struct sock *sk)
 }
 
 #ifdef CONFIG_SOCK_CGROUP_DATA
-/* Takes a reference to @cgroup for a socket, in place of the one it has. */
+/* Replaces the control group of a socket by @cgroup, and takes a reference. */
 static void set_cgroup(struct sock *sk, struct cgroup *cgroup)
 {
 	struct cgroup *old = sock_cgroup_ptr(&sk->sk_cgrp_data);
 
 	cgroup_get(cgroup);
 	cgroup_bpf_get(cgroup);
-	/* Packets that come in look at it without the lock, under RCU. */
+	/* The receive path reads the pointer under RCU, without the lock. */
 	WRITE_ONCE(sk->sk_cgrp_data.cgroup, cgroup);
 	cgroup_bpf_put(old);
 	cgroup_put(old);
@@ -80,7 +80,7 @@ static int set_memcg(struct sock *sk, struct mem_cgroup *memcg)
 		sk->sk_memcg = NULL;
 		return -ENOMEM;
 	}
-	/* The protocol has these pages accounted already, the memory cgroup has not. */
+	/* The protocol has accounted these pages already; only the memory cgroup had not. */
 	sk_forward_alloc_add(sk, -(pages << PAGE_SHIFT));
 	if (!sk->sk_bypass_prot_mem)
 		sk_memory_allocated_sub(sk, pages);
@@ -147,7 +147,7 @@ int rsiw_sk_inherit(struct sock *sk, struct sock *owner)
 	return err;
 }
 
-/* Makes a socket of the kernel that belongs to no process, not to the current one either. */
+/* Makes a kernel socket that belongs to no process and no memory cgroup. */
 int rsiw_sock_create_shared(struct net *net, int family, struct socket **res)
 {
 	int err = sock_create_kern(net, family, SOCK_STREAM, IPPROTO_TCP, res);
@@ -158,7 +158,7 @@ int rsiw_sock_create_shared(struct net *net, int family, struct socket **res)
 	set_cgroup((*res)->sk, &cgrp_dfl_root.cgrp);
 #endif
 #ifdef CONFIG_MEMCG
-	/* Nothing is charged yet. */
+	/* No memory is charged to the cgroup yet. */
 	if ((*res)->sk->sk_memcg) {
 		css_put(&(*res)->sk->sk_memcg->css);
 		(*res)->sk->sk_memcg = NULL;
@@ -198,19 +198,19 @@ int rsiw_sock_may_connect(struct socket *sock, struct sockaddr *addr, int len)
 	return err;
 }
 
-/* Ends the connection of a socket by a reset, and makes it ready to connect again. */
+/* Resets the connection of a socket; the socket can connect again. */
 int rsiw_sock_disconnect(struct socket *sock)
 {
 	struct sockaddr_storage addr = { .ss_family = AF_UNSPEC };
 	int err;
 
 	err = kernel_connect(sock, (struct sockaddr_unsized *)&addr, sizeof(struct sockaddr), 0);
-	/* The reset is of our making. */
+	/* Clears the error of this reset. */
 	(void)sock_error(sock->sk);
 	return err;
 }
 
-/* Whether the current process is in a network namespace; threads of the kernel are in all. */
+/* Whether the current process is in @net; true for kernel threads. */
 bool rsiw_caller_is_in_net(const struct net *net)
 {
 	if (current->flags & PF_KTHREAD)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the pins of rust/sys/rdma/pin.rs need of the context. Bottom halves are off while a context
- * holds pins, and while it changes what others pin.
+ * Sections for the pins of rust/sys/rdma/pin.rs. Bottom halves are off while a context holds pins,
+ * and while it changes a pinned value.
  *
- * On PREEMPT_RT such a context can be preempted. A thread that waits for it must sleep, and lend
- * it its priority, so both states have locks there. Locks are taken in the order change, section.
+ * With PREEMPT_RT such a context can be preempted. A waiting thread must sleep, and the context
+ * must inherit its priority, so both sections have locks there. Lock order: change, section.
  */
 #include <linux/bits.h>
 #include <linux/bottom_half.h>
@@ -18,7 +18,7 @@
 
 #ifdef CONFIG_PREEMPT_RT
 
-/* The context that holds pins on a CPU. It does not migrate, as bottom halves are off. */
+/* The context that holds pins on a CPU. The context does not migrate: bottom halves are off. */
 struct rsiw_pin_section {
 	spinlock_t lock;		/* held by the owner */
 	struct task_struct *owner;
@@ -35,7 +35,7 @@ void rsiw_pin_begin(void)
 
 	local_bh_disable();
 	section = this_cpu_ptr(&rsiw_pin_sections);
-	/* Only the current task makes itself the owner. */
+	/* Only the current task stores itself as the owner. */
 	if (READ_ONCE(section->owner) == current) {
 		section->nested++;
 		return;
@@ -57,7 +57,7 @@ void rsiw_pin_end(void)
 	local_bh_enable();
 }
 
-/* Returns when all sections have ended that had begun. The caller is in none. */
+/* Waits for all sections that have begun. The caller is in none. */
 void rsiw_pin_wait(void)
 {
 	int cpu;
@@ -104,7 +104,7 @@ void rsiw_pin_end(void)
 	local_bh_enable();
 }
 
-/* Pins are short, and their holders run. */
+/* The holders of pins run on other CPUs, and drop them soon. */
 void rsiw_pin_wait(void)
 {
 	cpu_relax();

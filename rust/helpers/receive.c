@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The functions of sockets.h that look at what came in, and those that only tests need. */
+/* The functions of sockets.h for received data, and those that only tests need. */
 #include <linux/cpumask.h>
 #include <linux/net.h>
 #include <linux/netdevice.h>
@@ -22,7 +22,7 @@ int rsiw_sock_recv(struct socket *sock, void *buf, size_t len)
 	return kernel_recvmsg(sock, &msg, &vec, 1, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* The pending error as a negative number or 0; it is cleared. */
+/* Clears and returns the pending error, a negative number or 0. */
 int rsiw_sk_take_error(struct sock *sk)
 {
 	return sock_error(sk);
@@ -64,7 +64,7 @@ static bool rsiw_tcp_rx_from(struct sock *sk, struct rsiw_rx *rx, struct sk_buff
 	return false;
 }
 
-/* The octets that TCP has in order behind the first seen ones, of which it was not told yet. */
+/* The in-order octets after the first seen octets; those were read, but not reported yet. */
 bool rsiw_tcp_rx_first(struct sock *sk, struct rsiw_rx *rx, u32 seen)
 {
 	struct sk_buff *skb;
@@ -73,13 +73,13 @@ bool rsiw_tcp_rx_first(struct sock *sk, struct rsiw_rx *rx, u32 seen)
 	if (sk->sk_state == TCP_LISTEN || !sk->sk_socket)
 		return false;
 	rx->seq = tcp_sk(sk)->copied_seq;
-	/* Asked for any other place, it would free what is before it, behind TCP's back. */
+	/* With another sequence number it would free earlier skbs without TCP's knowledge. */
 	skb = tcp_recv_skb(sk, rx->seq, &offset);
 	rx->seq += seen;
 	return rsiw_tcp_rx_from(sk, rx, skb);
 }
 
-/* The octets behind these; the receive queue is as it was. */
+/* The octets after those of rx; the receive queue has not changed. */
 bool rsiw_tcp_rx_next(struct sock *sk, struct rsiw_rx *rx)
 {
 	rx->seq += rx->len;
@@ -101,8 +101,8 @@ static void rsiw_cursor_set(struct rsiw_skb_cursor *cursor, const struct sk_buff
 }
 
 /*
- * The memory at octet off of an skb: returns how many octets lie there in one piece, 0 behind the
- * end. Going forwards it does not search from the beginning.
+ * The memory at octet off of an skb: returns the number of contiguous octets, 0 after the end. The
+ * search starts at the cursor, unless off is before it.
  */
 u32 rsiw_skb_chunk(const struct sk_buff *skb, struct rsiw_skb_cursor *cursor, u32 off,
 		   const void **data)
@@ -151,7 +151,7 @@ int rsiw_test_loopback_up(void)
 	return err;
 }
 
-/* An skb of one part, or with a list of more such parts, its octets counted from 0 up. */
+/* An skb with a linear part and fragments; its octets count up from *octet. */
 static struct sk_buff *rsiw_test_part(u32 linear, u32 frags, u32 frag_len, u8 *octet)
 {
 	struct sk_buff *skb = alloc_skb(linear, GFP_KERNEL);
@@ -169,7 +169,7 @@ static struct sk_buff *rsiw_test_part(u32 linear, u32 frags, u32 frag_len, u8 *o
 			kfree_skb(skb);
 			return NULL;
 		}
-		/* Not at the page's beginning, as from a device. */
+		/* The data is not at the page's beginning, as from a device. */
 		at = page_address(page) + 64;
 		for (j = 0; j < frag_len; j++)
 			at[j] = (*octet)++;
@@ -222,8 +222,8 @@ static long rsiw_test_feed_this_cpu(void *dev)
 }
 
 /*
- * Gives every CPU an skb to receive, without a user. A buffer that another CPU has freed waits for
- * that before it is freed for good, and keeps its pages until then. Sleeps.
+ * Passes an skb without a receiver to every CPU. An skb freed by another CPU is queued to the CPU
+ * of its allocation, and keeps its pages until that CPU receives. Sleeps.
  */
 void rsiw_test_feed_cpus(void)
 {
@@ -238,7 +238,7 @@ bool rsiw_test_keeps_fragment(const struct sock *sk)
 	return sk->sk_frag.page;
 }
 
-/* Octets accounted to the socket that nothing uses. */
+/* Octets accounted to the socket and not in use. */
 int rsiw_test_accounted_free(const struct sock *sk)
 {
 	return sk->sk_forward_alloc;

@@ -8,7 +8,7 @@
 
 #include "ib.h"
 
-/* A file, and the number of its setting. */
+/* A sysfs file, and the number of its setting. */
 struct rsiw_setting {
 	struct device_attribute attr;
 	u32 number;
@@ -66,7 +66,7 @@ static const struct attribute_group group = {
 	.attrs = settings,
 };
 
-/* Gives a device that is not registered yet its files. All devices have the same functions. */
+/* Adds the files to a device that is not registered yet. All devices have the same functions. */
 void rsiw_device_settings(struct ib_device *dev, rsiw_setting_get getter, rsiw_setting_set setter)
 {
 	WRITE_ONCE(get, getter);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The functions of sockets.h, but those of callbacks.c and receive.c. */
+/* The functions of sockets.h that are not in callbacks.c, owner.c or receive.c. */
 #include <linux/bvec.h>
 #include <linux/net.h>
 #include <linux/skbuff.h>
@@ -21,25 +21,25 @@ struct sock *rsiw_sock_sk(struct socket *sock)
 }
 
 /*
- * Seconds of silence until a peer is asked whether it is still there, between questions, and how
- * many stay unanswered: two minutes in all.
+ * Keepalive: seconds of idle time before the first probe, seconds between probes, and the number of
+ * unanswered probes before the connection ends. Two minutes in all.
  */
 #define KEEP_IDLE 60
 #define KEEP_INTERVAL 10
 #define KEEP_COUNT 6
 
 /*
- * Sets what every connection needs. It sends from softirqs, and small frames at once. Keepalive
- * finds a host that died silently: it may owe the answer to a Read while TCP waits for no
- * acknowledgment.
+ * Sets the options of every connection. Connections send from softirqs, and without Nagle's
+ * algorithm. Keepalive detects a dead peer while TCP waits for no acknowledgment, as during an
+ * outstanding RDMA Read.
  */
 void rsiw_sk_prepare(struct sock *sk)
 {
 	lock_sock(sk);
 	sk->sk_allocation = GFP_ATOMIC;
-	/* The task's fragment is no place for what a softirq sends. */
+	/* A softirq must not use the page fragment of the current task. */
 	sk->sk_use_task_frag = false;
-	/* MPA knows no urgent data: its octets are a part of the stream. */
+	/* MPA has no urgent data: urgent octets are a part of the stream. */
 	sock_set_flag(sk, SOCK_URGINLINE);
 	release_sock(sk);
 	tcp_sock_set_nodelay(sk);
@@ -65,7 +65,7 @@ void rsiw_sk_set_user_timeout(struct sock *sk, int millis)
 	release_sock(sk);
 }
 
-/* Has a kernel's socket hold its namespace as a user's does; false if that has begun to end. */
+/* Takes a namespace reference for a kernel socket; false if the namespace is being removed. */
 bool rsiw_sk_hold_net(struct sock *sk)
 {
 	struct net *net = NULL;
@@ -86,7 +86,7 @@ bool rsiw_sk_hold_net(struct sock *sk)
 	return held;
 }
 
-/* Takes back what sock_no_linger() does. */
+/* Reverts sock_no_linger(). */
 void rsiw_sk_set_linger_normal(struct sock *sk)
 {
 	lock_sock(sk);
@@ -129,9 +129,9 @@ void rsiw_sk_set_v6only(struct sock *sk, bool only)
 }
 
 /*
- * Sends a frame of the start-up, in process context. The peer waits for it, and nothing else is in
- * flight, so no callback would come when there is memory again. The call waits for memory, but not
- * for I/O, which may wait for this connection.
+ * Sends a start-up frame, in process context. The call waits for memory: no other data is in
+ * flight, so TCP would not call write_space when there is memory again. The call does not wait for
+ * I/O, which may depend on this connection.
  */
 int rsiw_sock_send(struct socket *sock, const void *buf, size_t len)
 {
@@ -164,7 +164,7 @@ void rsiw_sk_lock(struct sock *sk)
 	lock_sock(sk);
 }
 
-/* Takes the socket for a short while without sleeping, unless a process has it. */
+/* Takes the spin lock of the socket, unless a process owns the socket. Does not sleep. */
 bool rsiw_sk_try_lock_bh(struct sock *sk)
 {
 	local_bh_disable();
@@ -210,7 +210,7 @@ u32 rsiw_tcp_mss(const struct sock *sk)
 	return tcp_sk(sk)->mss_cache;
 }
 
-/* How much TCP puts into one buffer: whole segments, below half of the peer's window. */
+/* The octets that TCP puts into one skb: whole segments, at most half of the peer's window. */
 u32 rsiw_tcp_size_goal(struct sock *sk)
 {
 	u32 mss = max_t(u32, tcp_sk(sk)->mss_cache, 1);
@@ -219,7 +219,7 @@ u32 rsiw_tcp_size_goal(struct sock *sk)
 	return max(min_t(u32, goal / mss, sk->sk_gso_max_segs), 1) * mss;
 }
 
-/* Octets of the last buffer not yet sent, to which the next ones are appended. */
+/* Octets of the last unsent skb, to which TCP appends the next ones. */
 u32 rsiw_tcp_unsent_tail(const struct sock *sk)
 {
 	const struct sk_buff *skb = tcp_write_queue_tail(sk);
@@ -228,9 +228,9 @@ u32 rsiw_tcp_unsent_tail(const struct sock *sk)
 }
 
 /*
- * Octets in pieces of a page that the last buffer of the write queue has fragments left for. A
- * burst of so many goes into that buffer whole. 0: the buffer has no fragment left. ~0: there is
- * no such buffer, and the next burst gets one of its own.
+ * Octets, in parts of a page, for which the last skb of the write queue has free fragments. A burst
+ * of that length fits into the skb. 0: the skb has no free fragment. ~0: there is no such skb, and
+ * the next burst starts one.
  */
 u32 rsiw_tcp_tail_room(const struct sock *sk)
 {
@@ -243,13 +243,13 @@ u32 rsiw_tcp_tail_room(const struct sock *sk)
 	return used < most ? (most - used) * PAGE_SIZE : 0;
 }
 
-/* Octets the peer has acknowledged, ever. */
+/* Octets that the peer has acknowledged since the connection began. */
 u64 rsiw_tcp_acked(const struct sock *sk)
 {
 	return tcp_sk(sk)->bytes_acked;
 }
 
-/* Octets that TCP has and the peer did not acknowledge yet. */
+/* Octets in TCP's queues that the peer has not acknowledged yet. */
 u32 rsiw_tcp_outstanding(const struct sock *sk)
 {
 	if (tcp_rtx_and_write_queues_empty(sk))
@@ -257,7 +257,7 @@ u32 rsiw_tcp_outstanding(const struct sock *sk)
 	return tcp_sk(sk)->write_seq - tcp_sk(sk)->snd_una;
 }
 
-/* Something was sent that asks for an answer, since the peer was heard: data, or a window probe. */
+/* Whether TCP has sent data or a window probe since the last segment from the peer. */
 bool rsiw_tcp_awaits_answer(const struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -266,25 +266,25 @@ bool rsiw_tcp_awaits_answer(const struct sock *sk)
 	       (tp->packets_out && after(tp->lsndtime, tp->rcv_tstamp));
 }
 
-/* TCP probes the peer's window: it has something to send, and nothing is in flight. */
+/* Whether the peer's window is closed: TCP has unsent data, and no segment is in flight. */
 bool rsiw_tcp_window_closed(const struct sock *sk)
 {
 	return !tcp_sk(sk)->packets_out && tcp_send_head(sk);
 }
 
-/* Milliseconds since the peer was heard. */
+/* Milliseconds since the last segment from the peer. */
 u32 rsiw_tcp_silent_ms(const struct sock *sk)
 {
 	return jiffies_to_msecs(keepalive_time_elapsed(tcp_sk(sk)));
 }
 
-/* Octets not yet sent, of all buffers. */
+/* The unsent octets of all skbs. */
 u32 rsiw_tcp_unsent(const struct sock *sk)
 {
 	return tcp_sk(sk)->write_seq - tcp_sk(sk)->snd_nxt;
 }
 
-/* What is sent next begins a buffer and a segment, as behind MSG_EOR. */
+/* The next octets begin an skb and a segment, as after MSG_EOR. */
 void rsiw_tcp_end_record(struct sock *sk)
 {
 	struct sk_buff *skb = tcp_write_queue_tail(sk);
@@ -293,7 +293,7 @@ void rsiw_tcp_end_record(struct sock *sk)
 		TCP_SKB_CB(skb)->eor = 1;
 }
 
-/* Whether the shortest round trip lasted longer than so many microseconds. */
+/* Whether the minimum round trip time exceeds @rtt_us microseconds. */
 bool rsiw_tcp_is_long_rtt(const struct sock *sk, u32 rtt_us)
 {
 	u32 rtt = tcp_min_rtt(tcp_sk(sk));
@@ -303,7 +303,7 @@ bool rsiw_tcp_is_long_rtt(const struct sock *sk, u32 rtt_us)
 
 /*
  * Sizes a fixed send buffer: twice the congestion window where the RTT exceeds @rtt_us
- * microseconds, else @octets. Returns whether there is room now.
+ * microseconds, else @octets. Returns whether the send buffer has free space.
  */
 bool rsiw_tcp_fit_sndbuf(struct sock *sk, u32 octets, u32 rtt_us)
 {
@@ -322,7 +322,7 @@ bool rsiw_tcp_writable(const struct sock *sk)
 	return sk_stream_is_writeable(sk);
 }
 
-/* Whether TCP makes another buffer now; if not, it calls write_space when it does. */
+/* Whether the send buffer has free space; if not, TCP calls write_space when it has. */
 bool rsiw_tcp_has_room(struct sock *sk)
 {
 	struct socket *sock = sk->sk_socket;
@@ -347,13 +347,13 @@ void rsiw_tcp_clear_nospace(struct sock *sk)
 		clear_bit(SOCK_NOSPACE, &sock->flags);
 }
 
-/* All of TCP's sockets have less than half of what it leaves unregulated (tcp_mem, tcp(7)). */
+/* Whether all TCP sockets use less than half of the unregulated memory (tcp_mem, tcp(7)). */
 bool rsiw_sk_memory_plenty(const struct sock *sk)
 {
 	return sk_memory_allocated(sk) < sk_prot_mem_limits(sk, 0) / 2;
 }
 
-/* SO_RESERVE_MEM, without a memory cgroup too; as memory received, it is refused if short. */
+/* SO_RESERVE_MEM, also without a memory cgroup. Refused as receive memory is, if short. */
 bool rsiw_sk_reserve(struct sock *sk, u32 octets)
 {
 	if (!rsiw_sk_memory_plenty(sk) || !__sk_mem_schedule(sk, octets, SK_MEM_RECV))
@@ -362,15 +362,15 @@ bool rsiw_sk_reserve(struct sock *sk, u32 octets)
 	return true;
 }
 
-/* Gives back what of it is not in use; the rest goes back as it is freed. */
+/* Reclaims the unused part of a reservation; the rest is reclaimed when it is freed. */
 void rsiw_sk_unreserve(struct sock *sk)
 {
 	sk_mem_reclaim_final(sk);
 }
 
 /*
- * Charges the socket, and so its memory cgroup, for memory that is not in its buffers; as memory
- * received, it is refused if short. The socket's end does not give it back.
+ * Charges the socket, and so its memory cgroup, for memory outside its queues. Refused as receive
+ * memory is, if short. The end of the socket does not uncharge it.
  */
 bool rsiw_sk_charge(struct sock *sk, u32 octets)
 {
@@ -386,8 +386,8 @@ void rsiw_sk_uncharge(struct sock *sk, u32 octets)
 }
 
 /*
- * Keeps @octets that rsiw_sk_charge() charged accounted until the end of a socket that is about to
- * be released. This is done if TCP has data to deliver, which pins the memory that was charged.
+ * Uncharges @octets of rsiw_sk_charge() from a socket that is released next. If TCP has data to
+ * deliver, which pins the charged memory, @octets stay accounted until the socket's end.
  */
 void rsiw_sk_leave_charge(struct sock *sk, u32 octets)
 {
@@ -397,8 +397,8 @@ void rsiw_sk_leave_charge(struct sock *sk, u32 octets)
 }
 
 /*
- * Sends from the pages of up to RSIW_MAX_PARTS blocks, without a copy where the device can. Their
- * octets are less than 2 GiB.
+ * Sends from the pages of up to RSIW_MAX_PARTS blocks, without a copy if the device supports it.
+ * The sum of the lengths is less than 2 GiB.
  */
 int rsiw_tcp_send_pages(struct sock *sk, const struct rsiw_part *parts, u32 count)
 {
@@ -409,7 +409,7 @@ int rsiw_tcp_send_pages(struct sock *sk, const struct rsiw_part *parts, u32 coun
 	size_t len = 0;
 	u32 i;
 
-	/* TCP relies on what a released socket does not have. */
+	/* TCP dereferences sk_socket, which a released socket does not have. */
 	if (!sk->sk_socket)
 		return -EPIPE;
 	count = min(count, RSIW_MAX_PARTS);
@@ -422,9 +422,9 @@ int rsiw_tcp_send_pages(struct sock *sk, const struct rsiw_part *parts, u32 coun
 }
 
 /*
- * TCP copies small things into the socket's page fragment of 32 KiB, accounts their octets and
- * pins the fragment. It is no other socket's: filled from the beginning to the end, what is
- * unacknowledged pins its octets, and the rest of two fragments.
+ * TCP copies the data into the socket's page fragment of 32 KiB, accounts the octets and pins the
+ * fragment. No other socket uses the fragment, which is filled from the beginning to the end. So
+ * unacknowledged data pins its octets, and the rest of two fragments.
  */
 int rsiw_tcp_send_copy(struct sock *sk, const void *buf, size_t len)
 {
@@ -434,7 +434,7 @@ int rsiw_tcp_send_copy(struct sock *sk, const void *buf, size_t len)
 	if (!sk->sk_socket)
 		return -EPIPE;
 	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
-	/* The first one is a page, which is enough for one small message at a time. */
+	/* The first fragment is a page, enough for one small message at a time. */
 	if (!sk->sk_frag.page) {
 		sk->sk_frag.page = alloc_page(sk->sk_allocation | __GFP_NOWARN);
 		sk->sk_frag.offset = 0;
@@ -443,7 +443,7 @@ int rsiw_tcp_send_copy(struct sock *sk, const void *buf, size_t len)
 	return tcp_sendmsg_locked(sk, &msg, len);
 }
 
-/* Gives the fragment up, which a socket would keep as long as it lives. */
+/* Releases the page fragment, which a socket otherwise keeps until its end. */
 void rsiw_sk_drop_frag(struct sock *sk)
 {
 	if (sk->sk_frag.page)
@@ -451,7 +451,7 @@ void rsiw_sk_drop_frag(struct sock *sk)
 	sk->sk_frag.page = NULL;
 }
 
-/* Closes our half of the connection, behind what is queued. */
+/* Closes the sending direction of the connection, after the queued data. */
 void rsiw_tcp_send_fin(struct sock *sk)
 {
 	if (sk->sk_shutdown & SEND_SHUTDOWN)
