@@ -22,7 +22,7 @@ const REGION: Stag = Stag::new(0x100);
 const SIZE: u32 = 4000;
 const PART: usize = SIZE as usize;
 
-/// Where `len` octets from offset `to` of the buffer `stag` lie in the region.
+/// The range of `len` octets from offset `to` of the buffer `stag` in the region.
 fn locate(stag: Stag, to: TaggedOffset, len: usize) -> Result<Range<usize>, AccessError> {
     match usize::try_from(to.get()) {
         _ if stag != REGION => Err(AccessError::InvalidStag),

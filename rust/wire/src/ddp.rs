@@ -2,9 +2,9 @@
 
 //! DDP segment headers (RFC 5041 section 4).
 //!
-//! A tagged header names the payload's place by STag and tagged offset; an untagged header names
-//! it by queue, message number and message offset. Both reserve octets for the upper layer:
-//! RDMAP's control octet and the STag of a Send with Invalidate ([`crate::rdmap`]).
+//! A tagged header locates the payload by STag and tagged offset. An untagged header locates it by
+//! queue, message number and message offset. Both reserve octets for the upper layer: RDMAP's
+//! control octet and the STag of a Send with Invalidate ([`crate::rdmap`]).
 
 use core::ops::Deref;
 

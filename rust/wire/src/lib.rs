@@ -19,7 +19,7 @@
 //! | receive: read DDP and RDMAP headers, decide | [`rx::Receiver`], [`reads`] |
 //! | transmit: number a message, cut it | [`tx::Msns`], [`tx::Segmenter`], [`mpa::mulpdu()`] |
 //! | transmit: lay a segment out as an FPDU | [`mpa::fpdu::FpduWriter`] |
-//! | all of it, joined | [`stream::Startup`], [`stream::Stream`] |
+//! | all steps of one end | [`stream::Startup`], [`stream::Stream`] |
 //!
 //! The kernel driver uses the parts. A user-space end or a test peer uses [`stream`], as
 //! `examples/tcp_ends.rs` does over a TCP socket.

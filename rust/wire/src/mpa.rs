@@ -2,9 +2,9 @@
 
 //! MPA: framing over TCP (RFC 5044) and enhanced connection set-up (RFC 6581).
 //!
-//! - [`startup`]: the Request and Reply frames; [`negotiate`]: what they agree on
+//! - [`startup`]: the Request and Reply frames; [`negotiate`]: the parameters that they negotiate
 //! - [`fpdu`]: FPDUs, received and sent, with markers and CRC
-//! - [`mulpdu()`]: how long a ULPDU may be
+//! - [`mulpdu()`]: the maximum length of a ULPDU
 
 pub mod fpdu;
 mod marker;

@@ -9,7 +9,7 @@
 //! transport, looks STags up and places payload. `examples/tcp_ends.rs` is a user-space end over a
 //! TCP socket.
 //!
-//! A driver that cannot afford to have the octets of an FPDU in one piece uses the parts directly.
+//! A driver that does not copy an FPDU to contiguous memory uses the parts directly.
 
 mod error;
 mod receive;
@@ -59,19 +59,19 @@ pub use self::startup::{
     StartupStep, //
 };
 
-/// Which end of the connection this is (RFC 5044 section 7.1).
+/// The role of this end of the connection (RFC 5044 section 7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Sent the MPA Request.
+    /// The end that sent the MPA Request.
     Initiator,
-    /// Answered it with the MPA Reply.
+    /// The end that answered with the MPA Reply.
     Responder,
 }
 
-/// What a [`Stream`] is made from.
+/// The parameters of a [`Stream`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// Which end this is.
+    /// The role of this end.
     pub role: Role,
     /// The result of the start-up: see [`Policy`](crate::mpa::negotiate::Policy).
     pub parameters: Parameters,
@@ -99,7 +99,7 @@ impl Setup {
     }
 }
 
-/// What an end may transmit on a [`Stream`].
+/// The transmit state of a [`Stream`]: the messages that this end may send.
 ///
 /// An initiator starts in `RtrDue` if an RTR frame was agreed on, else in `Open`. A responder
 /// starts in `AwaitFirst` (RFC 5044 section 7.1.2, RFC 6581 section 9).
@@ -118,23 +118,23 @@ impl Setup {
 /// | `Ended` | anything arrives | `Ended` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The RTR frame comes before anything else.
+    /// Only the RTR frame.
     RtrDue(RtrKind),
-    /// Nothing, until the initiator's first FPDU arrives.
+    /// No message, until the initiator's first FPDU arrives.
     AwaitFirst,
-    /// Everything.
+    /// All messages.
     Open,
-    /// A Terminate is due: this message and nothing else.
+    /// Only the Terminate that is due.
     TerminateDue(Terminate),
-    /// Nothing more.
+    /// No message any more.
     Ended,
 }
 
 /// One end of an RDMAP stream.
 ///
-/// `C` computes CRCs. `T` is what a Read or Atomic of this end is found by when it is done. `O` and
-/// `I` are the storage of the read queues: anything that can be borrowed as a slice of options. ORD
-/// and IRD are those of the start-up, or the number of entries where that is less.
+/// `C` computes CRCs. `T` is the cookie that identifies a completed Read or Atomic of this end. `O`
+/// and `I` are the storage of the read queues: any type that can be borrowed as a slice of options.
+/// ORD and IRD are those of the start-up, or the number of entries where that is less.
 ///
 /// ```
 /// use iwarp_wire::{
@@ -183,13 +183,13 @@ where
     receiver: Receiver,
     /// Numbers this end's messages.
     msns: Msns,
-    /// This end's requests; the RTR Read, which nothing is to be found by, has `None`.
+    /// This end's requests; the RTR Read, which has no cookie, has `None`.
     orq: Orq<Option<T>, O>,
     /// The peer's requests.
     irq: Irq<I>,
     /// The most octets of a ULPDU.
     mulpdu: u16,
-    /// What may be transmitted.
+    /// The transmit state.
     state: State,
     /// Computes CRCs.
     crc: PhantomData<fn() -> C>,
@@ -241,7 +241,7 @@ where
         }
     }
 
-    /// What this end may transmit.
+    /// The transmit state of this end.
     #[must_use]
     pub fn state(&self) -> State {
         self.state
@@ -272,7 +272,7 @@ where
 
     /// Reports an error that the caller found in the segment `ulpdu`, the last one received: an
     /// access that is refused, a message without a receive buffer. A [`Terminate`] that copies the
-    /// segment's headers becomes due, and nothing behind the segment is taken.
+    /// segment's headers becomes due, and later segments are dropped.
     ///
     /// An empty `ulpdu` stands for an error without a segment. Nothing changes if the stream has
     /// failed or ended before.

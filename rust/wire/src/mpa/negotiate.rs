@@ -28,7 +28,7 @@ use crate::rdmap::terminate::{
     TerminateReason, //
 };
 
-/// What one end wants and can do.
+/// The policy of one end: the parameters that it requests, and its limits.
 ///
 /// ```
 /// use iwarp_wire::mpa::{negotiate::Policy, startup::{Revision, RtrKind, RtrKinds}};
@@ -88,7 +88,7 @@ impl Default for Policy {
     }
 }
 
-/// The result of the negotiation, as one end sees it.
+/// The result of the negotiation for one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// The revision of both frames.
@@ -108,7 +108,7 @@ pub struct Parameters {
     pub rtr: RtrKinds,
 }
 
-/// Why an initiator refuses a Reply.
+/// The reason why an initiator refuses a Reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The peer rejected the connection (R).
@@ -252,7 +252,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// [`Refusal`]: the connection is to be closed, behind its [`Refusal::terminate`] if any.
+    /// [`Refusal`]: the caller closes the connection, after its [`Refusal::terminate`] if any.
     pub fn conclude(&self, reply: &Frame<'_>) -> Result<Parameters, Refusal> {
         if reply.rejected {
             return Err(Refusal::Rejected);

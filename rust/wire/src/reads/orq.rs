@@ -194,7 +194,7 @@ impl<T: Copy, S: BorrowMut<[Option<Outstanding<T>>]>> Orq<T, S> {
 
     /// Removes the oldest request if its answer is complete, and returns its cookie.
     ///
-    /// To be called behind each decision that completes an answer, before the next segment.
+    /// The caller calls this after each decision that completes an answer, before the next segment.
     #[inline]
     pub fn complete(&mut self) -> Option<T> {
         self.ring.front().filter(|request| request.done)?;

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// The ring behaves as a queue does, wherever its head is.
+    /// The ring behaves as a queue, for each slot of its head.
     #[test]
     fn behaves_as_a_queue() {
         for slots in 0..5usize {

@@ -13,7 +13,7 @@ use crate::rdmap::terminate::{
 };
 use crate::rdmap::IMMEDIATE_LEN;
 
-/// The action for a received segment, to be carried out before the next segment.
+/// The action for a received segment. The caller executes it before the next segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Part of an RDMA Write: check the peer's access, then place the payload, which is not empty
@@ -47,10 +47,10 @@ pub enum Decision {
     Nothing,
     /// The peer's Terminate: the stream ends, without a Terminate in return.
     Terminated(Terminate),
-    /// An error: nothing is placed, a Terminate is to be sent ([`Terminate::for_segment`]), and the
-    /// stream ends.
+    /// An error: nothing is placed, the caller sends a Terminate ([`Terminate::for_segment`]), and
+    /// the stream ends.
     Fail(TerminateReason),
-    /// Behind an error or Terminate: the segment is ignored.
+    /// A segment after an error or Terminate, which is ignored.
     Dropped,
 }
 

@@ -54,9 +54,9 @@ pub struct Config {
 
 /// The receive state machine of one stream: a [`Decision`] for each segment.
 ///
-/// Its input is every FPDU whose CRC is right, in the order of the stream. An error that the caller
-/// finds, a wrong CRC or a refused access, is to be reported with [`Receiver::fail`]: all segments
-/// behind it are dropped.
+/// Its input is every FPDU with a valid CRC, in the order of the stream. The caller reports its own
+/// errors, a wrong CRC or a refused access, with [`Receiver::fail`]: all later segments are
+/// dropped.
 ///
 /// ```
 /// use iwarp_wire::{
@@ -83,7 +83,7 @@ pub struct Config {
 pub struct Receiver {
     /// The start-up's result.
     pub(super) config: Config,
-    /// How far the stream is.
+    /// The state of the receiving direction.
     phase: Phase,
     /// The number of the next Send or Immediate Data, or of the Send in progress.
     pub(super) send_msn: Msn,
@@ -104,7 +104,7 @@ pub(super) struct SendInProgress {
     pub(super) kind: SendKind,
 }
 
-/// How far the stream is in the receiving direction (RFC 5044 section 7.1.2, RFC 5040 section 4.8).
+/// The state of the receiving direction (RFC 5044 section 7.1.2, RFC 5040 section 4.8).
 ///
 /// | state | event | next |
 /// | --- | --- | --- |
@@ -132,7 +132,7 @@ pub(super) const UNEXPECTED: TerminateReason =
     TerminateReason::RemoteOperation(RemoteOperation::UnexpectedOpcode);
 
 impl Receiver {
-    /// A receiver in front of the stream's first FPDU.
+    /// Makes a receiver for the stream's first FPDU.
     #[must_use]
     pub const fn new(config: Config) -> Self {
         Self {
@@ -153,7 +153,7 @@ impl Receiver {
         self.phase == Phase::Open
     }
 
-    /// Tells whether segments are dropped, behind an error or Terminate.
+    /// Tells whether segments are dropped, after an error or Terminate.
     #[inline]
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -194,10 +194,10 @@ impl Receiver {
 
     /// Decides on the next segment, if the stream has started and the segment carries data: that of
     /// a Write, a Read Response or a Send. Otherwise the result is `None`, no state has changed,
-    /// and [`Receiver::receive`] is to be called.
+    /// and the caller calls [`Receiver::receive`].
     ///
     /// Arguments and decision are those of [`Receiver::receive`]. A caller on a hot path calls this
-    /// function first and carries its decision out there, from registers.
+    /// function first and executes its decision there, from registers.
     // Inlined: a call returns the decision through memory. Fields stored one by one and loaded in
     // other widths defeat store forwarding and stall behind the payload copy.
     #[inline(always)]

@@ -170,8 +170,8 @@ impl Receiver {
         }))
     }
 
-    /// Takes back the last decision: `segment`, the first one of a Send that has no receive buffer
-    /// yet. The segment is to be given to [`Receiver::receive`] again before any other.
+    /// Reverts the last decision: `segment`, the first one of a Send that has no receive buffer
+    /// yet. The caller passes the segment to [`Receiver::receive`] again before any other.
     ///
     /// The stream remains [started](Receiver::started): the FPDU was valid.
     pub fn defer(&mut self, segment: &SendSegment) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why nothing was transmitted.
+//! The errors of transmission.
 
 use core::error::Error;
 use core::fmt;
 
 use crate::rdmap::terminate::AccessError;
 
-/// Why a [`Stream`](super::Stream) wrote no FPDU. The stream is as before, except where a Terminate
-/// is named.
+/// The reason why a [`Stream`](super::Stream) wrote no FPDU. The stream is unchanged, except where
+/// a Terminate is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransmitError {
     /// The RTR frame was not written yet, or a responder waits for its initiator's first FPDU.
@@ -21,7 +21,7 @@ pub enum TransmitError {
     NoRoom,
     /// The payload is not as long as its message says.
     PayloadLength,
-    /// The peer's request asks for memory that it may not use. A Terminate is due:
+    /// The peer's request names memory that it may not access. A Terminate is due:
     /// [`Stream::next_control`](super::Stream::next_control).
     Refused(AccessError),
 }

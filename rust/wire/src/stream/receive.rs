@@ -32,13 +32,13 @@ use crate::rx::{
     HEAD_LEN, //
 };
 
-/// An FPDU that was taken, and what to do with it.
+/// An FPDU that was taken, and the caller's action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Delivery<'a, T> {
-    /// Octets of the FPDU on the wire. The next FPDU begins behind them.
+    /// Octets of the FPDU on the wire. The next FPDU follows them.
     pub wire_len: usize,
-    /// What to do. Behind [`Decision::Fail`] a Terminate is due already.
+    /// The action. After [`Decision::Fail`] a Terminate is due already.
     pub decision: Decision,
     /// The ULPDU, DDP header included; empty where CRC or markers are wrong.
     pub ulpdu: &'a [u8],
@@ -88,8 +88,8 @@ where
     O: BorrowMut<[Option<Outstanding<Option<T>>>]>,
     I: BorrowMut<[Option<Inbound>]>,
 {
-    /// How many octets in all [`Stream::receive`] needs to take the FPDU at the front of `octets`;
-    /// `None` if it is whole.
+    /// The total number of octets that [`Stream::receive`] needs to take the FPDU at the front of
+    /// `octets`; `None` if it is whole.
     ///
     /// Never more than the FPDU has, which is at most
     /// [`MAX_FPDU_LEN`](crate::mpa::fpdu::MAX_FPDU_LEN): octets read up to this number leave the
@@ -106,9 +106,9 @@ where
     /// Takes the FPDU at the front of `octets`, the received octets that were not taken yet; `None`
     /// if it is not whole ([`Stream::need`]).
     ///
-    /// CRC and markers are checked and the ULPDU is made contiguous in place. What is wrong with an
-    /// FPDU makes a Terminate due; every FPDU behind it is [`Decision::Dropped`]. Requests of the
-    /// peer are appended to the inbound read queue: see [`Stream::next_answer`].
+    /// CRC and markers are checked and the ULPDU is made contiguous in place. An error of an FPDU
+    /// makes a Terminate due; every later FPDU is [`Decision::Dropped`]. Requests of the peer are
+    /// appended to the inbound read queue: see [`Stream::next_answer`].
     pub fn receive<'a>(&mut self, octets: &'a mut [u8]) -> Option<Delivery<'a, T>> {
         let Next::Fpdu(fpdu) = self.framer.next(octets) else {
             return None;

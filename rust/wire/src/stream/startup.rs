@@ -26,7 +26,7 @@ use crate::mpa::startup::{
 };
 use crate::rdmap::terminate::Terminate;
 
-/// How far a [`Startup`] is.
+/// The state of a [`Startup`].
 ///
 /// | state | event | next |
 /// | --- | --- | --- |
@@ -54,7 +54,7 @@ pub enum StartupState {
     Failed(StartupFailure),
 }
 
-/// What the caller has to do, before it calls [`Startup::next_step`] again.
+/// The action of the caller before the next call of [`Startup::next_step`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum StartupStep {
@@ -62,11 +62,11 @@ pub enum StartupStep {
     Receive(Range<usize>),
     /// Write this many octets from the front of the buffer to the TCP connection.
     Transmit(usize),
-    /// Nothing more: full operation phase begins.
+    /// No action: full operation phase begins.
     Agreed(Parameters),
 }
 
-/// Why a start-up failed.
+/// The reason why a start-up failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartupFailure {
     /// The peer's octets are no valid frame.
@@ -125,11 +125,11 @@ impl Error for StartupFailure {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Startup<'a> {
-    /// What this end wants and can do.
+    /// The policy of this end.
     policy: Policy,
     /// The private data of this end's frame.
     private_data: &'a [u8],
-    /// How far the start-up is.
+    /// The state of the start-up.
     state: StartupState,
     /// Octets of the peer's frame in the buffer, once the caller has read them.
     have: usize,
@@ -153,22 +153,22 @@ impl<'a> Startup<'a> {
         }
     }
 
-    /// How far the start-up is.
+    /// The state of the start-up.
     #[inline]
     #[must_use]
     pub const fn state(&self) -> StartupState {
         self.state
     }
 
-    /// Tells what the caller has to do next. The call says that the step before was carried out.
+    /// Returns the next action of the caller. A call implies that the previous action is done.
     ///
-    /// `buffer` is the same in all calls. No octet behind the peer's frame is read. Where the
+    /// `buffer` is the same in all calls. No octet after the peer's frame is read. Where the
     /// Reply is refused with a Terminate ([`Refusal::terminate`]), that is transmitted before the
     /// failure is returned; `C` computes its CRC.
     ///
     /// # Errors
     ///
-    /// [`StartupFailure`]: the TCP connection is to be closed.
+    /// [`StartupFailure`]: the caller closes the TCP connection.
     pub fn next_step<C: Crc32c>(
         &mut self,
         buffer: &mut [u8; MAX_FRAME_LEN],
@@ -228,7 +228,7 @@ impl<'a> Startup<'a> {
     }
 
     /// Takes the Request and writes the Reply.
-    // Inlined, so that an object that does not use it does not contain it.
+    // Inlined, so that an object without a caller does not contain the function.
     #[inline]
     fn request(
         &self,

@@ -2,8 +2,8 @@
 
 //! The transmitting direction of a stream.
 //!
-//! Each function writes one FPDU to the front of a buffer and returns its length in octets. Where
-//! it fails, nothing counts as sent.
+//! Each function writes one FPDU to the front of a buffer and returns its length in octets. After
+//! an error the FPDU does not count as sent.
 
 use core::borrow::BorrowMut;
 
@@ -53,8 +53,8 @@ where
 {
     /// Writes the RTR frame or the Terminate that is due; `None` if neither is.
     ///
-    /// To be called first, and again whenever an FPDU was received. Behind a Terminate the
-    /// connection is to be closed (RFC 5040 section 4.8).
+    /// The caller calls this first, and again after each received FPDU. After a Terminate the
+    /// caller closes the connection (RFC 5040 section 4.8).
     ///
     /// # Errors
     ///
@@ -107,8 +107,8 @@ where
         }
     }
 
-    /// Numbers a Send of `len` octets. Its segments are to be written with
-    /// [`Stream::next_segment`] to the last one before another Send or Immediate Data is started.
+    /// Numbers a Send of `len` octets. The caller writes all its segments with
+    /// [`Stream::next_segment`] before it starts another Send or Immediate Data.
     ///
     /// A Write has no number: [`Segmenter::new`] with [`Message::Write`].
     ///

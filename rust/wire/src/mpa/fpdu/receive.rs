@@ -60,7 +60,7 @@ pub struct Framer {
     crc: bool,
 }
 
-/// What [`Framer::next`] finds.
+/// The result of [`Framer::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The length field is incomplete: call again with this many octets in all.
@@ -69,7 +69,7 @@ pub enum Next {
     Fpdu(Fpdu),
 }
 
-/// What [`Framer::resync`] and [`Framer::search`] find.
+/// The result of [`Framer::resync`] and [`Framer::search`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Resync {
@@ -80,7 +80,7 @@ pub enum Resync {
     Need(usize),
     /// The first octet of an FPDU.
     Found {
-        /// Where in the given octets the FPDU begins.
+        /// The offset of the FPDU in the given octets.
         at: usize,
         /// A framer at that FPDU.
         framer: Framer,
@@ -147,7 +147,8 @@ impl Framer {
     /// Finds an FPDU by its marker, behind octets that are missing (RFC 5044 section 6, method 2).
     ///
     /// `ahead` is the distance in octets, modulo 2^32, from the framer's position to `octets`. A
-    /// framer made by [`Framer::new`] is at the first octet of full operation phase. The result is the FPDU of the first marker in `octets` whose FPDU begins in `octets`.
+    /// framer made by [`Framer::new`] is at the first octet of full operation phase. The result is
+    /// the FPDU of the first marker in `octets` whose FPDU begins in `octets`.
     ///
     /// A marker is trusted only as far as the CRC of its FPDU confirms it: see [`Fpdu::check`].
     /// After a failed check the search continues four octets behind the FPDU's first octet. The
@@ -220,7 +221,7 @@ impl Framer {
         Resync::Need(octets.len().saturating_add(index(marker::SPACING)))
     }
 
-    /// The FPDU that `candidate`, the octets at `at`, leads to, if it is whole and right.
+    /// The FPDU that `candidate`, the octets at `at`, leads to, if it is complete and valid.
     #[inline]
     fn whole_fpdu<C: Crc32c>(octets: &[u8], at: usize, candidate: [u8; 4]) -> Option<Resync> {
         let back =

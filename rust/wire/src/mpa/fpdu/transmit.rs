@@ -51,7 +51,7 @@ pub struct FpduWriter {
     crc: bool,
 }
 
-/// Why [`FpduWriter::write`] wrote nothing.
+/// The reason why [`FpduWriter::write`] wrote no FPDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteError<E> {
     /// The ULPDU exceeds 65535 octets.

@@ -31,7 +31,7 @@ const FLAG_CRC: u8 = 0x40;
 const FLAG_REJECT: u8 = 0x20;
 const FLAG_ENHANCED: u8 = 0x10;
 
-/// Which of the two frames.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// From the initiator to the responder.
@@ -130,8 +130,8 @@ pub struct Frame<'a> {
     pub private_data: &'a [u8],
 }
 
-/// Why octets are no valid frame. The TCP connection is to be closed at once, without a Terminate
-/// (RFC 5044 section 8, error 4).
+/// The reason why octets are no valid frame. The caller closes the TCP connection at once, without
+/// a Terminate (RFC 5044 section 8, error 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartupError {
     /// The octets do not begin with the key.
@@ -164,7 +164,7 @@ impl fmt::Display for StartupError {
 
 impl Error for StartupError {}
 
-/// Why a frame was not encoded.
+/// The reason why a frame was not encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodeError {
     /// The private data exceeds [`Frame::max_private_data`].

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Access errors of memory regions, and the Terminate each operation calls for (RFC 5041 section
-//! 7.1, RFC 5040 sections 7.1 and 7.2).
+//! Access errors of memory regions, and the Terminate of each operation (RFC 5041 section 7.1, RFC
+//! 5040 sections 7.1 and 7.2).
 
 use core::error::Error;
 use core::fmt;
@@ -12,7 +12,7 @@ use super::reason::{
     TerminateReason, //
 };
 
-/// Why an access to a tagged buffer is refused.
+/// The reason why an access to a tagged buffer is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessError {
     /// The STag names no buffer, or an invalid one.

@@ -132,7 +132,7 @@ impl Terminate {
         }
     }
 
-    /// Why the stream ends.
+    /// The reason for the end of the stream.
     #[must_use]
     pub fn reason(&self) -> TerminateReason {
         self.reason

@@ -189,7 +189,7 @@ pub enum TerminateReason {
 /// The copies that a Terminate takes of the segment in error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copied {
-    /// Nothing.
+    /// No copy.
     Nothing,
     /// The length and the DDP header.
     Ddp,
