@@ -24,7 +24,7 @@ fn the_corpus_is_survived() {
         let octets = std::fs::read(&name).unwrap_or_else(|e| panic!("{}: {e}", name.display()));
         seen = seen.and(input::receive(&octets));
     }
-    // A corpus of which every file fails at its first octets would show nothing.
+    // The corpus must reach every kind of decision, or the replay tests nothing.
     assert!(
         seen.is_everything(),
         "the corpus reaches every decision: {seen:?}"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One end of a connection as a driver would build it: memory, queues, a stream in each direction.
+//! One end of a connection, as in a driver: memory, queues, a stream in each direction.
 //!
-//! It carries decisions out and has no other knowledge of the protocols.
+//! The end executes decisions and has no other knowledge of the protocols.
 
 mod kinds;
 
@@ -78,7 +78,7 @@ pub(crate) struct Endpoint {
     pub(crate) source: Vec<u8>,
     pub(crate) sink: Vec<u8>,
     pub(crate) events: Vec<Event>,
-    /// The last word an Atomic brought back.
+    /// The word of the last Atomic Response.
     pub(crate) fetched: u64,
     work: VecDeque<(usize, Work)>,
     posted: usize,
@@ -137,7 +137,7 @@ impl Endpoint {
         end
     }
 
-    /// Posts a work request; its number.
+    /// Posts a work request; returns its number.
     pub(crate) fn post(&mut self, work: Work) -> usize {
         let number = self.posted;
         self.posted += 1;
@@ -145,7 +145,7 @@ impl Endpoint {
         number
     }
 
-    /// Everything posted was sent and answered.
+    /// Whether all posted work requests were sent and answered.
     pub(crate) fn is_idle(&self) -> bool {
         self.work.is_empty()
             && self.under_way.is_none()
@@ -154,7 +154,7 @@ impl Endpoint {
             && self.orq.is_empty()
     }
 
-    /// The stream ended.
+    /// Whether the stream has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }
@@ -203,7 +203,7 @@ impl Endpoint {
         }
     }
 
-    /// Carries out what a segment asks for.
+    /// Executes the decision on a segment.
     fn segment(&mut self, ulpdu: &[u8]) -> Result<(), TerminateReason> {
         let len = u16::try_from(ulpdu.len()).expect("fits");
         let head = &ulpdu[..ulpdu.len().min(HEAD_LEN)];
@@ -305,7 +305,7 @@ impl Endpoint {
         }
     }
 
-    /// The next FPDU of the work that was posted.
+    /// The next FPDU of the posted work requests.
     fn request(&mut self, mulpdu: u16) -> Option<Vec<u8>> {
         if self.under_way.is_none() {
             if let Some(fpdu) = self.begin()? {

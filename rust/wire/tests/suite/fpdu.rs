@@ -36,7 +36,7 @@ fn ulpdu(len: usize) -> Vec<u8> {
 /// and decoded, against the layout word by word.
 #[test]
 fn every_length_at_every_position() {
-    // Behind a marker there is always a word of the same FPDU, so none begins at octet 4.
+    // A word of the same FPDU follows each marker, so no FPDU begins at octet 4.
     for pos in (0..512).step_by(4).filter(|&pos| pos != 4) {
         let (writer, framer) = (writer_at(true, pos + 512), framer_at(true, pos + 512));
         for len in (0..1100).step_by(if pos % 128 == 0 { 1 } else { 7 }) {
@@ -72,7 +72,7 @@ fn every_length_without_markers() {
     }
 }
 
-/// MPA-30, MPA-94: plain is only what has no marker, not even one in front of the CRC.
+/// MPA-30, MPA-94: a plain FPDU has no marker, not even one in front of the CRC.
 #[test]
 fn plain_means_without_any_marker() {
     let mut framer = Framer::new(true, true);
@@ -98,7 +98,7 @@ fn plain_means_without_any_marker() {
     assert!(plain > 1000 && marked > 1000, "{plain} and {marked}");
 }
 
-/// MPA-10, MPA-32: never more is asked for than the length field, marker included.
+/// MPA-10, MPA-32: the framer asks for no more octets than the length field, marker included.
 #[test]
 fn the_length_field_is_enough() {
     let plain = Framer::new(false, true);
@@ -139,7 +139,7 @@ fn pad_of_other_peers() {
     );
 }
 
-/// MPA-03: what is sent has a pad of zeros, whatever was in the buffer.
+/// MPA-03: a sent FPDU has a pad of zeros, for any earlier octets of the buffer.
 #[test]
 fn pad_is_zero() {
     for (markers, lead) in [(false, 0), (true, 4)] {
@@ -249,7 +249,7 @@ fn the_count_of_octets_wraps() {
     }
 }
 
-/// MPA-47: the longest ULPDU for some room is as long as fits, and no longer.
+/// MPA-47: the longest ULPDU for a buffer fits, and one word more does not.
 #[test]
 fn the_longest_ulpdu_for_some_room() {
     for markers in [false, true] {
@@ -270,7 +270,7 @@ fn the_longest_ulpdu_for_some_room() {
     }
 }
 
-/// An FPDU that cannot be written is refused; the position is as before.
+/// An FPDU that cannot be written is refused; the position is unchanged.
 #[test]
 fn refusals_of_the_writer() {
     for markers in [false, true] {

@@ -72,7 +72,7 @@ impl Seen {
         self.kinds == (1 << 13) - 1
     }
 
-    /// Notes a decision.
+    /// Adds a decision.
     fn note(&mut self, decision: &Decision) {
         let kind = match decision {
             Decision::Write(_) => 0,
@@ -171,7 +171,7 @@ pub(crate) fn receive(octets: &[u8]) -> Seen {
     seen
 }
 
-/// Takes a start-up frame and answers it; what is left.
+/// Takes a start-up frame and answers it; returns the octets after it.
 fn startup<'a>(octets: &'a [u8], responder: bool, seen: &mut Seen) -> &'a [u8] {
     let kind = if responder {
         FrameKind::Request

@@ -3,8 +3,8 @@
 //! Tests of the public interface of `iwarp_wire`.
 //!
 //! Each test names the rows it checks. MPA-nn (RFC 5044), DDP-nn (RFC 5041), RDMAP-nn (RFC 5040),
-//! EMC-nn (RFC 6581) and EXT-nn (RFC 7306) are rows of the requirements this project keeps. V1 to
-//! V24 are octets that other implementations agree with.
+//! EMC-nn (RFC 6581) and EXT-nn (RFC 7306) are rows of the project's requirements. V1 to V24 are
+//! test vectors that other implementations confirm.
 
 mod corpus;
 mod endpoint;

@@ -23,7 +23,7 @@ use iwarp_wire::rdmap::terminate::{
     TerminateReason, //
 };
 
-/// What a driver wants by default.
+/// The default policy of a driver.
 const POLICY: Policy = Policy {
     revision: Revision::Two,
     crc: true,
@@ -41,7 +41,7 @@ const PEER: Policy = Policy {
     ..POLICY
 };
 
-/// Lets two ends exchange frames over octets; each end's view of the outcome.
+/// Exchanges encoded frames between two ends; returns each end's result.
 fn exchange(initiator: &Policy, responder: &Policy) -> (Result<Parameters, Refusal>, Parameters) {
     let over_the_wire = |frame: Frame<'_>, check: &mut dyn FnMut(&Frame<'_>)| {
         let mut octets = [0; 532];
@@ -74,7 +74,7 @@ fn reply(word: Option<Enhanced>) -> Frame<'static> {
     }
 }
 
-/// A word that grants what was asked for.
+/// A word that grants the request.
 fn word(rtr: RtrKinds, ird: Depth, ord: Depth) -> Enhanced {
     Enhanced {
         peer_to_peer: true,
@@ -164,7 +164,7 @@ fn depths() {
     }
 }
 
-/// EMC-07: the responder cannot give more than it has.
+/// EMC-07: the responder grants no more than its limit.
 #[test]
 fn depths_beyond_the_responder() {
     let initiator = Policy {
@@ -234,8 +234,8 @@ fn depths_left_to_the_upper_layer() {
     assert_eq!(here.map(|p| (p.ird, p.ord)), Ok((16, 4)));
 }
 
-/// EMC-04, EMC-18: revision 1 is answered with revision 1 and no word, and both ends keep what
-/// they have.
+/// EMC-04, EMC-18: revision 1 is answered with revision 1 and no word, and both ends keep their
+/// depths.
 #[test]
 fn revision_one() {
     let initiator = Policy {
@@ -292,7 +292,7 @@ fn refusal() {
     assert_eq!(Refusal::Rejected.terminate(), None);
 }
 
-/// The set of these.
+/// The set of the given frames.
 fn kinds(fpdu: bool, write: bool, read: bool) -> RtrKinds {
     RtrKinds { fpdu, write, read }
 }

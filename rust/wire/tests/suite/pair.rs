@@ -27,7 +27,7 @@ use crate::endpoint::{
 /// take fewer.
 const MAX_STEPS: usize = 4_000_000;
 
-/// Milliseconds after which a failing input is shown, shrunk or not.
+/// The limit for shrinking a failing input, in milliseconds.
 const MAX_SHRINK_TIME: u32 = 20_000;
 
 /// The sizes and the order in which octets are transmitted and delivered, each list in a cycle.
@@ -147,7 +147,7 @@ impl Pair {
         }
     }
 
-    /// Lets each end send one FPDU and take one delivery; whether anything moved.
+    /// Each end sends one FPDU and takes one delivery; returns whether any octet moved.
     fn step(&mut self, schedule: &Schedule) -> bool {
         let mut moved = false;
         for end in 0..2 {
@@ -205,7 +205,7 @@ fn expect(work: &[Work]) -> Expected {
                 solicited,
                 target: target.clone(),
             }),
-            // Carried out when it is answered, which may be later.
+            // The Atomic takes effect when it is answered, which may be later.
             Work::Add { .. } => sums = true,
             Work::Read { .. } => {}
         }
@@ -310,7 +310,7 @@ proptest! {
         for work in &work {
             pair.ends[0].post(work.clone());
         }
-        // All that goes out before an answer comes back.
+        // All FPDUs sent before an answer arrives.
         let mut wire = Vec::new();
         let mut steps = 0;
         let mulpdus = &schedule.mulpdus;

@@ -126,7 +126,7 @@ fn read_response_not_asked_for() {
     assert_eq!(failure(&mut sink, &response), (0, 2, 6));
 }
 
-/// RDMAP-17: a Read that is done takes nothing more, even before the caller took note of it.
+/// RDMAP-17: a complete Read takes no more segments, even before the caller removes it.
 #[test]
 fn read_response_behind_the_last() {
     let mut sink = Sink::new();
@@ -140,7 +140,7 @@ fn read_response_behind_the_last() {
     assert_eq!(sink.orq.complete(), Some(1), "it was done before");
 }
 
-/// RDMAP-17: a forged Read Response is found, whatever it forges.
+/// RDMAP-17: a forged Read Response is detected, for each forged field.
 #[test]
 fn forged_read_responses() {
     for (stag, to, len, last, expected) in [

@@ -119,7 +119,7 @@ fn queue_that_does_not_exist() {
     }
 }
 
-/// DDP-09, DDP-52: message numbers begin with 1 and leave nothing out, on each queue for itself.
+/// DDP-09, DDP-52: the message numbers of each queue begin with 1 and are consecutive.
 #[test]
 fn message_numbers() {
     for msn in [0, 2, 1 << 31, u32::MAX] {
@@ -275,7 +275,7 @@ fn messages_of_nothing() {
     );
 }
 
-/// DDP-01, DDP-06, DDP-07, RDMAP-10: a Write as it is.
+/// DDP-01, DDP-06, DDP-07, RDMAP-10: the fields of a Write.
 #[test]
 fn write() {
     let mut sink = Sink::new();

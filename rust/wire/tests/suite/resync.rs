@@ -159,7 +159,7 @@ proptest! {
     }
 }
 
-/// A stream without markers has nothing to resynchronise from.
+/// A stream without markers can not be resynchronised.
 #[test]
 fn without_markers() {
     let framer = Framer::new(false, true);

@@ -67,7 +67,7 @@ fn rtr_frame_starts_the_stream() {
                 assert!(!sink.receiver.started());
             }
         }
-        // Anything else is not what was agreed on either.
+        // No other message is an agreed RTR frame.
         for ulpdu in [
             untagged(3, 0, 1, 0, true, b"data"),
             untagged(3, 0, 1, 0, false, &[]),
@@ -87,8 +87,8 @@ fn rtr_frame_starts_the_stream() {
     }
 }
 
-/// EMC-11, EMC-14: a Send of nothing is the other reading of the zero-length FULPDU. It takes a
-/// number but no receive, and only where that frame was agreed on.
+/// EMC-11, EMC-14: a Send of no octets is the other reading of the zero-length FULPDU. Such a Send
+/// takes a number but no receive, and only where that frame was agreed on.
 #[test]
 fn rtr_fpdu_as_a_send_of_nothing() {
     for opcode in [3, 5] {

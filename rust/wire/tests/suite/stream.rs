@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The joined stream: what it refuses, what it leaves unchanged, and the Terminates it makes.
+//! The joined stream: its errors, its state after an error, and its Terminates.
 
 use iwarp_wire::crc::Table;
 use iwarp_wire::ddp::{
@@ -91,7 +91,7 @@ fn ends(rtr: RtrKind) -> (End, End) {
     (end(Role::Initiator), end(Role::Responder))
 }
 
-/// Two ends behind the RTR frame.
+/// Two ends after the RTR frame.
 fn open() -> (End, End) {
     let (mut initiator, mut responder) = ends(RtrKind::Write);
     let mut wire = [0; 64];
@@ -104,7 +104,7 @@ fn open() -> (End, End) {
     (initiator, responder)
 }
 
-/// Takes one FPDU; the decision and what it completes.
+/// Takes one FPDU; returns the decision and the completed request.
 fn take(end: &mut End, wire: &mut [u8]) -> (Decision, Option<u8>) {
     let len = wire.len();
     let fpdu = end.receive(wire).expect("the FPDU is whole");
@@ -154,7 +154,7 @@ fn nothing_before_the_rtr_frame() {
     }
     assert_eq!(responder.next_control(&mut out), Ok(None));
 
-    // EMC-14: a Read as RTR frame takes a place of ORD and completes nothing.
+    // EMC-14: a Read as RTR frame takes an entry of the ORQ and completes no request.
     assert_eq!(
         initiator.next_control(&mut [0; 8]),
         Err(TransmitError::NoRoom)
@@ -178,7 +178,7 @@ fn nothing_before_the_rtr_frame() {
     assert_eq!((completed, initiator.outbound().len()), (None, 0));
 }
 
-/// RDMAP-60, RDMAP-61: ORD bounds what is outstanding; what ends with the stream is flushed in
+/// RDMAP-60, RDMAP-61: ORD bounds the outstanding requests; the end of the stream flushes them in
 /// order.
 #[test]
 fn ord_and_flush() {
@@ -213,7 +213,7 @@ fn ord_and_flush() {
     );
 }
 
-/// DDP-09: what does not fit into the buffer has not used up a number.
+/// DDP-09: a message that does not fit into the buffer takes no number.
 #[test]
 fn a_buffer_that_is_too_short() {
     let (mut initiator, mut responder) = open();
@@ -251,7 +251,7 @@ fn a_buffer_that_is_too_short() {
     );
 }
 
-/// RDMAP-53, RDMAP-41: a Read that is refused part of the way quotes what is left of it.
+/// RDMAP-53, RDMAP-41: the Terminate of a Read refused part of the way quotes the remaining part.
 #[test]
 fn a_refused_read() {
     let (mut initiator, mut responder) = open();
@@ -305,7 +305,7 @@ fn a_refused_read() {
     );
 }
 
-/// EXT-06: an Atomic is carried out once, and only if its answer can be written.
+/// EXT-06: an Atomic is executed once, and only if its answer can be written.
 #[test]
 fn an_atomic_is_carried_out_once() {
     let (mut initiator, mut responder) = open();
@@ -355,7 +355,7 @@ fn an_atomic_is_carried_out_once() {
 fn placing() {
     for (buffer, expected) in [
         (Ok(10), Ok(())),
-        // A buffer of another length is as wrong as none.
+        // A buffer of another length is refused as a missing one.
         (Ok(11), Err(AccessError::Bounds.for_write())),
         (
             Err(AccessError::NotAssociated),
@@ -387,7 +387,7 @@ fn placing() {
     }
 }
 
-/// MPA-09, MPA-93: behind a wrong CRC nothing is taken, and the Terminate quotes no header.
+/// MPA-09, MPA-93: after a wrong CRC no FPDU is taken, and the Terminate quotes no header.
 #[test]
 fn a_wrong_crc() {
     let (mut initiator, mut responder) = open();

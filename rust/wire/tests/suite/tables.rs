@@ -84,7 +84,7 @@ fn rows(source: &str, item: &str) -> Vec<[String; 3]> {
     rows
 }
 
-/// MPA-75, EMC-16: what the receiver takes, and what it drops.
+/// MPA-75, EMC-16: the FPDUs that the receiver takes, and those that it drops.
 #[test]
 fn receiver() {
     let source = include_str!("../../src/rx/receiver.rs");
@@ -267,7 +267,7 @@ fn name(stream: &ArrayStream<Table, (), 2, 2>) -> &'static str {
     }
 }
 
-/// MPA-75, EMC-10: what an end may transmit, and when.
+/// MPA-75, EMC-10: the messages that an end may transmit in each state.
 #[test]
 fn stream() {
     let source = include_str!("../../src/stream.rs");

@@ -195,7 +195,7 @@ fn rtr_write() {
     assert_eq!(Sink::new().receive(&rtr), Decision::Nothing);
 }
 
-/// V9: a Send of nothing (RDMAP-20).
+/// V9: a Send of no octets (RDMAP-20).
 #[test]
 fn send_of_nothing() {
     let wire = hex("00124143 00000000 00000000 00000001 00000000 587be8c4");
@@ -380,7 +380,7 @@ fn three_markers_of_the_drafts() {
     );
 }
 
-/// A tagged header survives (DDP-05 to DDP-07): T, L and every field.
+/// A tagged header is decoded as it was encoded (DDP-05 to DDP-07): T, L and every field.
 #[test]
 fn tagged_header() {
     let header = TaggedHeader {

@@ -17,11 +17,11 @@ use iwarp_wire::{
 /// Octets of each region.
 pub(crate) const REGION: usize = 8192;
 
-/// The region a peer may write to, and to whose first words Atomics go.
+/// The region that a peer may write to; Atomics change its first words.
 pub(crate) const TARGET: Stag = Stag::new(0x100);
-/// The region a peer may read.
+/// The region that a peer may read.
 pub(crate) const SOURCE: Stag = Stag::new(0x200);
-/// The region its own Reads go to.
+/// The sink of the end's own Reads.
 pub(crate) const SINK: Stag = Stag::new(0x300);
 
 /// A work request.
@@ -39,7 +39,7 @@ pub(crate) enum Work {
     Add { to: u64, add: u64 },
 }
 
-/// What an end reports.
+/// An event of an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A Send arrived; the target region as it was then.
@@ -65,7 +65,7 @@ pub(crate) enum Event {
     },
 }
 
-/// What one direction needs to know about the connection.
+/// The parameters of a connection for one direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) crc: bool,
@@ -77,7 +77,7 @@ pub(crate) struct Setup {
     pub(crate) rtr: Option<RtrKind>,
 }
 
-/// The octets of region `of` that a peer names.
+/// The octets of region `of` at an offset and length of the peer.
 pub(super) fn place(
     stag: Stag,
     of: Stag,
