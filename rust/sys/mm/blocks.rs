@@ -166,8 +166,8 @@ impl BlockChain {
         }
     }
 
-    /// Moves the first `written` octets of the next buffer to offset `off` of `index`. Those that do
-    /// not fit are moved to the beginning of the next buffer.
+    /// Moves the first `written` octets of the next buffer to offset `off` of `index`. Octets that
+    /// do not fit are moved to the beginning of the next buffer.
     #[inline(never)]
     fn move_back(&mut self, index: usize, off: usize, written: usize) -> Option<()> {
         let (front, behind) = self.blocks.split_at_mut_checked(index.wrapping_add(1))?;
