@@ -68,7 +68,7 @@ use crate::{
 
 /// Values of the control word (`enum siw_notify_flags`).
 mod notify {
-/// Not armed.
+    /// Not armed.
     pub(super) const NOT: u32 = 0;
     /// Armed for a solicited completion, or an unsuccessful one.
     pub(super) const SOLICITED: u32 = 1;
