@@ -2,12 +2,15 @@
 """Valid and invalid segments to the module in full operation: the octets placed, the
 messages delivered, and the Terminate for each error (requirements 2 and 3)."""
 
+import contextlib
 import random
+import socket
+import time
 
 import mpa
 import rdmap
 from faults import no_large_blocks
-from harness import CRC, RW, MARKERS, Link, case, check_terminate
+from harness import CRC, FACTOR, RW, MARKERS, Link, case, check_terminate, tcp_row
 
 NOWHERE = 0x12345678  # a key of no region
 
@@ -305,6 +308,72 @@ def long_fpdus_in_parts(victim):
             link.stream.send(rdmap.send(number + 1, data))
             victim.expect_recv(number, len(data))
             assert victim.ask(f"buffer {number} {len(data)}") == data.hex(), f"message {number} differs"
+
+
+# The longest ULPDU, all of it the Send's. Its FPDU takes more memory than a stream may have without a charge.
+LONGEST = 65535 - 18
+
+
+# Octets that one connection holds: TCP's account leaves out up to 1 MiB of each processor.
+HELD = 4 << 20
+
+
+@contextlib.contextmanager
+def no_memory_for_tcp():
+    """TCP's sockets have more than its hard limit (tcp_mem of tcp(7)): each charge is refused."""
+    path = "/proc/sys/net/ipv4/tcp_mem"
+    with open(path, encoding="ascii") as file:
+        before = file.read()
+    with contextlib.ExitStack() as ends:
+        listener = ends.enter_context(socket.create_server(("127.0.0.1", 0)))
+        # SO_RCVBUFFORCE and SO_SNDBUFFORCE (asm-generic/socket.h).
+        listener.setsockopt(socket.SOL_SOCKET, 33, HELD)
+        writer = ends.enter_context(socket.create_connection(listener.getsockname()))
+        writer.setsockopt(socket.SOL_SOCKET, 32, HELD)
+        ends.enter_context(listener.accept()[0])
+        writer.settimeout(0.5)
+        with contextlib.suppress(TimeoutError, socket.timeout):
+            writer.sendall(bytes(2 * HELD))
+        try:
+            with open(path, "w", encoding="ascii") as file:
+                file.write("0 0 0")
+            yield
+        finally:
+            with open(path, "w", encoding="ascii") as file:
+                file.write(before)
+
+
+def octets_in_tcp(stream):
+    """Octets that TCP has received and the module has not read."""
+    return int(tcp_row(stream)[4].split(":")[1], 16)
+
+
+@case("MPA-10 MPA-48 MPA-57 DDP-94")
+def memory_for_a_long_fpdu_is_refused(victim):
+    data = random.Random(11).randbytes(LONGEST)
+    link = Link(victim, recvs=2, recv_size=LONGEST)
+    sock, rest = link.stream.sock, link.stream.fpdu(rdmap.send(1, data))
+    with no_memory_for_tcp():
+        sock.settimeout(0.5)
+        try:
+            while rest:
+                rest = rest[sock.send(rest):]
+        except (TimeoutError, socket.timeout):
+            pass
+        end = time.monotonic() + 5 * FACTOR
+        while not octets_in_tcp(link.stream):
+            assert time.monotonic() < end, "the module reads an FPDU for which it may have no memory"
+        got = victim.poll(1000)
+        assert got is None, f"completion {got} without memory for the FPDU"
+        assert victim.ask("state") == "RTS", "the QP's state while memory is short"
+        assert octets_in_tcp(link.stream), "the octets wait no more in TCP's queue"
+    sock.settimeout(20 * FACTOR)
+    sock.sendall(rest)
+    got = victim.poll(10000 * FACTOR)
+    assert got == ("recv", 0, 0, LONGEST), f"completion {got} when there is memory again"
+    assert victim.ask(f"buffer 0 {LONGEST}") == data.hex(), "the message differs"
+    link.stream.send(rdmap.send(2, b"behind"))
+    victim.expect_recv(1, 6)
 
 
 @case("MPA-18 DDP-63")
