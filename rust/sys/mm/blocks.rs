@@ -125,10 +125,16 @@ impl BlockChain {
             },
             false => self.place_across(index, off, need, room, reuse)?,
         };
-        let block = self.blocks.get_mut(place.index)?.as_mut()?;
-        let (written, value) = f(rest(block, place.off)?.get_mut(..place.len)?);
-        if let Some(off) = place.before {
-            self.move_back(index, off, written.min(place.len))?;
+        let (front, behind) = self.blocks.split_at_mut_checked(place.index)?;
+        let out = rest(behind.first_mut()?.as_mut()?, place.off)?.get_mut(..place.len)?;
+        let before = match place.before {
+            Some(off) => rest(front.last_mut()?.as_mut()?, off)?,
+            None => &mut [],
+        };
+        // What was written counts, so nothing fails after `f`.
+        let (written, value) = f(out);
+        if !before.is_empty() {
+            move_back(before, out, written);
         }
         Some(value)
     }
@@ -164,19 +170,6 @@ impl BlockChain {
             }
             None => None,
         }
-    }
-
-    /// Moves the first `written` octets of the next buffer to offset `off` of `index`. Octets that
-    /// do not fit are moved to the beginning of the next buffer.
-    #[inline(never)]
-    fn move_back(&mut self, index: usize, off: usize, written: usize) -> Option<()> {
-        let (front, behind) = self.blocks.split_at_mut_checked(index.wrapping_add(1))?;
-        let left = rest(front.last_mut()?.as_mut()?, off)?;
-        let space = behind.first_mut()?.as_mut()?.space().get_mut(..written)?;
-        let (here, _) = left.split_at_mut_checked(written.min(left.len()))?;
-        here.copy_from_slice(space.get(..here.len())?);
-        space.copy_within(here.len().., 0);
-        Some(())
     }
 
     /// Octets `at..at + len`, cut at the end of the buffer.
@@ -266,6 +259,16 @@ struct Place {
 fn rest(block: &mut BurstBuf, off: usize) -> Option<&mut [u8]> {
     let skipped = off.checked_sub(block.lent())?;
     block.space().get_mut(skipped..)
+}
+
+/// Moves the first `written` octets of `out`, the beginning of a buffer, to `before`, the end of the
+/// previous one. Octets that do not fit are moved to the beginning of `out`.
+#[inline(never)]
+fn move_back(before: &mut [u8], out: &mut [u8], written: usize) {
+    let (src, _) = out.split_at_mut(written.min(out.len()));
+    let (dst, _) = before.split_at_mut(src.len().min(before.len()));
+    dst.copy_from_slice(src.get(..dst.len()).unwrap_or_default());
+    src.copy_within(dst.len().., 0);
 }
 
 #[kunit_tests(rsiw_sys_blocks)]
@@ -378,6 +381,39 @@ mod tests {
         );
         assert!(is_right(&chain, end));
         assert_eq!(write(&mut chain, end, 100, 100, 100), None);
+    }
+
+    #[test]
+    fn without_a_next_block_the_rest_waits() -> Result {
+        let Some(mut chain) = chain() else {
+            return Ok(());
+        };
+        // Three blocks are written but for 100 octets. There is no fourth one.
+        let end = 3 * LEN - 100;
+        for at in [0, LEN] {
+            assert_eq!(write(&mut chain, at, LEN, LEN, LEN), Some(LEN));
+        }
+        let Some(written) = write(&mut chain, 2 * LEN, LEN - 100, LEN - 100, LEN - 100) else {
+            return Ok(());
+        };
+        assert_eq!(written, LEN - 100);
+        assert_eq!(write(&mut chain, end, 500, 1448, 500), None);
+        assert!(is_right(&chain, end));
+        // What fits is written.
+        assert_eq!(write(&mut chain, end, 60, 1448, 60), Some(60));
+        // TCP has taken a block, so there is room for the FPDU that did not fit.
+        chain.lend(0, LEN).ok_or(EINVAL)?;
+        assert_eq!(chain.pop_full(), Some(0));
+        let end = end + 60 - LEN;
+        let filled = chain.fill(end, 500, 1448, Reuse::InTurn, |out| {
+            out.fill(7);
+            (500, out.len())
+        });
+        assert_eq!(filled, Some(1448));
+        assert_eq!(chain.part(end, 500).len(), 40);
+        assert!(chain.part(end, 40).iter().all(|&octet| octet == 7));
+        assert!(chain.part(end + 40, 460).iter().all(|&octet| octet == 7));
+        Ok(())
     }
 
     #[test]

@@ -7,6 +7,7 @@ import time
 
 import rdmap
 from cases_receive import NOWHERE, refused
+from faults import refused_blocks
 from harness import FACTOR, FOREIGN, LOCAL, RO, RW, WO, Link, case, check_terminate, tcp_row
 
 
@@ -80,6 +81,30 @@ def read_is_answered(victim):
         assert got == b"\xa5" * size, f"{len(got)} octets of {size}"
     link.stream.send(rdmap.read_request(6, 1, 0, 16, made.ro, made.at(RO)))
     assert link.recv_segment().data == b"\xa5" * 16, "a read-only region"
+
+
+@case("MPA-48 RDMAP-14")
+def answers_without_memory(victim):
+    # Buffers for FPDUs are refused at random. The answers wait or are cut shorter; none is lost or damaged.
+    link = Link(victim)
+    made = link.made
+    number = 0
+    with refused_blocks(75) as refused_yet:
+        for _ in range(30):
+            refused_yet()
+            reads = range(number + 1, number + 9)
+            link.stream.send(*(rdmap.read_request(n, n, 0, 5000, made.rw, made.at(RW)) for n in reads))
+            for number in reads:
+                to, last = 0, 0
+                while not last:
+                    segment = link.recv_segment(20.0)
+                    assert segment.op == rdmap.READ_RESPONSE, f"{segment.raw[:18].hex()}"
+                    assert (segment.stag, segment.to) == (number, to), f"Read {number}, octet {to}"
+                    assert segment.data == b"\xa5" * len(segment.data), f"the octets of Read {number} from {to}"
+                    to, last = to + len(segment.data), segment.last
+                assert to == 5000, f"{to} octets of 5000"
+        count = refused_yet()
+    assert count is None or count > 100, f"only {count} requests for memory were refused"
 
 
 @case("RDMAP-16 RDMAP-56")

@@ -25,3 +25,40 @@ def no_large_blocks():
         yield
     finally:
         write("probability", 0)
+
+
+def driver_range():
+    """The addresses of the driver's functions."""
+    with open("/proc/kallsyms", encoding="ascii") as file:
+        rows = [line.split() for line in file]
+    found = [int(row[0], 16) for row in rows if row[3:] == ["[rsiw]"] and row[1] in "tT"]
+    assert found and max(found), "the kernel does not tell the driver's addresses"
+    return min(found), max(found) + 1
+
+
+@contextlib.contextmanager
+def refused_blocks(percent):
+    """Inside the block PERCENT of the driver's requests for pages are refused. The value is a function that empties
+    the driver's cache of burst buffers and returns how many requests were refused, or None without fault injection."""
+    if not os.path.isdir(DIRECTORY):
+        yield lambda: None
+        return
+    most = 1000000
+    begin, end = driver_range()
+    for name, value in (("min-order", 0), ("ignore-gfp-wait", "N"), ("verbose", 0), ("times", most), ("interval", 1),
+                        ("task-filter", "N"), ("require-start", begin), ("require-end", end)):
+        write(name, value)
+
+    def refused():
+        # The slab caches' shrinkers, the driver's among them (Documentation/admin-guide/sysctl/vm.rst).
+        with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
+            file.write("2")
+        with open(os.path.join(DIRECTORY, "times"), encoding="ascii") as file:
+            return most - int(file.read())
+
+    write("probability", percent)
+    try:
+        yield refused
+    finally:
+        for name, value in (("probability", 0), ("times", -1), ("require-start", 0), ("require-end", (1 << 64) - 1)):
+            write(name, value)
