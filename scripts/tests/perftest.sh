@@ -82,12 +82,17 @@ perftest_once() {
 }
 
 # every_size PAIR TOOL ARGUMENT...: PAIR, a function that runs a pair, at every power of two to 8 MiB. Slow
-# kernels run some of these sizes. A tool of latency runs one size where not all rounds are wanted.
+# kernels run some of these sizes. Where not all rounds are wanted, only Sends run every size. Other tools of bandwidth
+# run the largest, and tools of latency 1 MiB.
 every_size() {
 	local pair=$1 tool=$2 size
 	shift 2
-	if [ "$FACTOR" = 1 ] && { all_rounds || [[ $tool == *_bw ]]; }; then
+	if [ "$FACTOR" = 1 ] && { all_rounds || [ "$tool" = ib_send_bw ]; }; then
 		"$pair" "$tool -a" "$tool" -a -n 5 "$@"
+		return
+	fi
+	if [ "$FACTOR" = 1 ] && [[ $tool == *_bw ]]; then
+		"$pair" "$tool 8 MiB" "$tool" -s 8388608 -n 5 "$@"
 		return
 	fi
 	for size in 2 32768 1048576; do
