@@ -3,8 +3,8 @@
 //! Two user-space ends over TCP on the loopback interface: MPA start-up of revision 2 with an RTR
 //! frame, Write, Read and Send in both directions, a Terminate. `cargo test` runs it as well.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::{error::Error, ops::Range, thread, time::Duration};
 
 use iwarp_wire::mpa::{negotiate::Policy, startup::MAX_FRAME_LEN};
@@ -97,24 +97,22 @@ fn run(mut tcp: TcpStream, role: Role, octet: u8) -> Outcome<TerminateReason> {
         }
     };
     let stream = Stream::new(Setup::new(role, parameters), [None; 4], [None; 4]);
-    let (memory, events) = (vec![octet; 3 * PART], Vec::new());
     let mut end = End {
         tcp,
         stream,
-        memory,
-        events,
+        memory: vec![octet; 3 * PART],
+        events: Vec::new(),
     };
     end.transmit_due()?;
     while !end.stream.may_transmit() {
         end.receive()??;
     }
     let part = |number: usize| TaggedOffset::new((number * PART) as u64);
-    let write = |stag| Segmenter::new(Message::Write { stag, to: part(0) }, SIZE);
-    end.transmit(write(REGION), &[octet; PART])?;
+    let write = |stag, len| Segmenter::new(Message::Write { stag, to: part(0) }, len);
+    end.transmit(write(REGION, SIZE), &[octet; PART])?;
     let read = ReadRequest::new(SIZE, (REGION, part(1)), (REGION, part(2)));
-    let mut out = [0; 100];
-    let len = end.stream.read(&read, "Read done", &mut out)?;
-    end.tcp.write_all(&out[..len])?;
+    let len = end.stream.read(&read, "Read done", &mut buffer)?;
+    end.tcp.write_all(&buffer[..len])?;
     let send = end.stream.start_send(SendKind::default(), 5)?;
     end.transmit(send, b"hello")?;
     while end.events.len() < 2 {
@@ -125,10 +123,14 @@ fn run(mut tcp: TcpStream, role: Role, octet: u8) -> Outcome<TerminateReason> {
     assert_eq!(end.memory[..PART], [theirs; PART], "the peer's Write");
     assert_eq!(end.memory[2 * PART..], [theirs; PART], "the Read");
     if role == Role::Initiator {
-        end.transmit(write(Stag::new(0xbad)), &[octet; PART])?;
+        let many = vec![octet; 1 << 23];
+        end.transmit(write(Stag::new(0xbad), 1 << 23), &many)?;
     }
     loop {
         if let Err(reason) = end.receive()? {
+            // Closing with octets unread would reset the connection under the peer's Write.
+            end.tcp.shutdown(Shutdown::Write)?;
+            io::copy(&mut end.tcp, &mut io::sink())?;
             return Ok(reason);
         }
     }
