@@ -278,7 +278,7 @@ autoload() {
 
 reloading() {
 	local i
-	for i in 1 2 3 4 5; do
+	for i in $(seq "$(rounds 5)"); do
 		rdma link del r0
 		unload_type "$RSIW_TYPE"
 		rsiw_load
