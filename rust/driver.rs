@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The driver: what `ib_core` and `iw_cm` call, and the life of devices.
+//! The entry points for `ib_core` and `iw_cm`, and the lifetime of devices.
 //!
-//! - [`ops`]: the verbs, [`cm_ops`]: the connection manager's calls; each handed to its object
-//! - [`device`]: a device, which joins the rooms below
-//! - [`link`]: `rdma link add`, the list of devices, the end of the module
+//! - [`ops`], [`cm_ops`]: the verbs and the operations of the connection manager; each calls a
+//!   function of its object
+//! - [`device`]: a device, which joins verbs, queue pairs, connections and rendezvous
+//! - [`link`]: `rdma link add`, the list of devices, the removal of devices at module unload
 
 mod cm_ops;
 mod device;

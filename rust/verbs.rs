@@ -2,13 +2,14 @@
 
 //! The data-path objects of verbs, as `ib_core` and processes see them (docs/architecture.md).
 //!
-//! - [`device`], [`gid`], [`counters`], [`limits`]: the device, one port on an interface
+//! - [`device`], [`gid`], [`counters`], [`limits`], [`settings`]: the device, one port on an
+//!   interface
 //! - [`cq`], [`srq`], [`wq`]: queues, and the rings behind them
 //! - [`qp_queues`]: the data path of a queue pair
 //! - [`mr`]: registered memory
-//! - [`ids`]: names of objects
+//! - [`ids`]: identifiers of objects
 //!
-//! Nothing here knows streams, queue pair states or connections.
+//! These modules do not depend on streams, queue pair states or connections.
 
 pub(crate) mod counters;
 pub(crate) mod cq;

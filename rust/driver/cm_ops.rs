@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `iw_cm` calls.
+//! The operations of the connection manager, which `iw_cm` calls.
 
 use kernel::{
     prelude::*,

@@ -34,16 +34,16 @@ use crate::{
     verbs::Device, //
 };
 
-/// A device.
+/// The driver's object of an `ib_device`.
 #[pin_data]
 pub(crate) struct RsiwDevice {
-    /// What all devices of the module have in common.
+    /// The state that all devices of the module share.
     globals: Arc<Globals>,
     /// The verbs device.
     verbs: Arc<Device>,
     /// The device with its connections and listeners.
     cm: Arc<CmDevice>,
-    /// Takes the device out of the list.
+    /// Removes the device from the list of devices.
     #[pin]
     forget: Work<Self, 0>,
 }
@@ -61,7 +61,7 @@ impl WorkItem<0> for RsiwDevice {
 }
 
 impl RsiwDevice {
-    /// A device to be registered. Process context; sleeps.
+    /// Makes a device that is not registered yet. Process context; sleeps.
     pub(super) fn new(globals: Arc<Globals>, verbs: Arc<Device>) -> Result<Arc<Self>> {
         let cm = CmDevice::new(verbs.clone(), globals.qps().clone())?;
         Arc::pin_init(
@@ -75,7 +75,7 @@ impl RsiwDevice {
         )
     }
 
-    /// What all devices of the module have in common.
+    /// The state that all devices of the module share.
     pub(super) fn globals(&self) -> &Globals {
         &self.globals
     }
@@ -91,15 +91,17 @@ impl RsiwDevice {
         &self.cm
     }
 
-    /// From now on users of the device are asked to leave, and its connections end. Process
-    /// context; does not wait.
+    /// Marks the device as being removed, and aborts its connections and listeners. Process
+    /// context; sleeps, but does not wait until they have ended.
     pub(super) fn set_going(&self) {
         self.verbs.set_going();
         self.cm.registry().abort_all();
     }
 
-    /// The core releases the device. A work item takes it out of the list of devices when the
-    /// core's call has returned. The module waits for an empty list. Process context.
+    /// Handles the release of the device by `ib_core`. Process context.
+    ///
+    /// A work item removes the device from the list of devices when `ib_core`'s call has returned.
+    /// The module waits for an empty list.
     pub(super) fn is_removed(self: &Arc<Self>) {
         self.verbs.set_removed();
         let _ = work::devices().enqueue::<Arc<Self>, 0>(self.clone());

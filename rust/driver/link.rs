@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rdma link add`, the end of devices, and what all devices have in common.
+//! `rdma link add`, the removal of devices, and the state that all devices share.
 //!
-//! The module keeps a list of its own devices. The core can unregister all devices of a driver id,
-//! but the in-tree soft-iWARP has the same one.
+//! The module keeps a list of its own devices. `ib_core` can unregister all devices of a driver id,
+//! but the in-tree soft-iWARP driver has the same id.
 
 use kernel::{
     global_lock,
@@ -50,24 +50,24 @@ use crate::{
     }, //
 };
 
-/// What all devices of the module have in common.
+/// The state that all devices of the module share.
 #[pin_data]
 pub(super) struct Globals {
     /// Queue pairs by number.
     qps: Arc<QpTable>,
-    /// Devices that are registered, or about to be.
+    /// Devices that are registered, or are being registered or unregistered.
     #[pin]
     devices: Mutex<KVec<Arc<RsiwDevice>>>,
     /// Rendezvous listeners.
     rendezvous: Arc<RendezvousListeners>,
-    /// One device is made at a time: an interface and a GUID that were found free have to stay
-    /// free.
+    /// Serializes the creation of devices. An interface without a device, and an unused GUID, must
+    /// not change between check and registration.
     #[pin]
     adding: Mutex<()>,
 }
 
 impl Globals {
-    /// No devices.
+    /// Makes the state without devices. Process context; sleeps.
     fn new() -> Result<Arc<Self>> {
         let qps = QpTable::new()?;
         let rendezvous = RendezvousListeners::new(qps.clone())?;
@@ -92,7 +92,10 @@ impl Globals {
         &self.rendezvous
     }
 
-    /// The standing of `gid` among the devices of a network namespace. Process context.
+    /// The highest standing of `gid` with the devices of network namespace `net`. Process context;
+    /// sleeps.
+    ///
+    /// The order is address, name, foreign. Devices that are being removed do not count.
     pub(super) fn gid_standing(&self, net: usize, gid: &Gid) -> Standing {
         let devices = self.devices.lock();
         let of = |standing| {
@@ -110,9 +113,11 @@ impl Globals {
         }
     }
 
-    /// The GUID of a new device: the identifier of its interface, unless another device has it.
-    /// VLANs and bridges have the address of an interface below. NVMe and iSER take devices of one
-    /// GUID for one.
+    /// The GUID of a new device: the identifier `id` of its interface, or a random one if another
+    /// device has that GUID.
+    ///
+    /// VLANs and bridges have the hardware address of a lower interface. NVMe and iSER treat
+    /// devices with the same GUID as one device.
     fn guid_for(&self, id: [u8; 8]) -> [u8; 8] {
         let devices = self.devices.lock();
         let mut guid = id;
@@ -122,19 +127,19 @@ impl Globals {
         guid
     }
 
-    /// Calls `f`, which does not sleep for long, with every device.
+    /// Calls `f` with every device, under the lock of the list. `f` does not sleep for long.
     fn for_each(&self, f: impl Fn(&Arc<RsiwDevice>)) {
         self.devices.lock().iter().for_each(f);
     }
 
-    /// The first device for which `pick`, which does not sleep, says yes.
+    /// The first device for which `pick` returns `true`. `pick` does not sleep.
     fn find(&self, pick: impl Fn(&Device) -> bool) -> Option<Arc<RsiwDevice>> {
         let devices = self.devices.lock();
         devices.iter().find(|device| pick(device.verbs())).cloned()
     }
 
-    /// Unregisters the devices for which `pick` returns `true`, and waits for their end. Process
-    /// context; sleeps.
+    /// Unregisters the devices for which `pick` returns `true`, and waits until they are
+    /// unregistered. Process context; sleeps.
     fn unregister(&self, pick: impl Fn(&Device) -> bool) {
         while let Some(device) = self.find(&pick) {
             device.set_going();
@@ -142,8 +147,9 @@ impl Globals {
         }
     }
 
-    /// Ends a device's registration, waits for a concurrent end, in the driver's code, too,
-    /// and takes the device out of the list. Process context; sleeps.
+    /// Unregisters a device and removes it from the list. Process context; sleeps.
+    ///
+    /// The call waits for a concurrent unregistration, including the driver's callback `removed`.
     pub(super) fn end(&self, device: &Arc<RsiwDevice>) {
         device.verbs().core().unregister();
         self.devices
@@ -153,17 +159,23 @@ impl Globals {
 }
 
 global_lock! {
-    /// What all devices have in common, from the start to the end of the module.
-    // SAFETY: Initialised in `Registration::new`, before anything that uses it.
+    /// The state that all devices share, from loading to unloading of the module.
+    // SAFETY: `Presence::new` initialises the lock before any registration whose callback uses it.
     unsafe(uninit) static GLOBALS: Mutex<Option<Arc<Globals>>> = None;
 }
 
-/// What all devices have in common; `ENODEV` when the module goes.
+/// The state that all devices share; `ENODEV` if the module is being unloaded. Process context.
 fn globals() -> Result<Arc<Globals>> {
     GLOBALS.lock().as_ref().cloned().ok_or(ENODEV)
 }
 
-/// Makes a device of that name on an interface. Process context; sleeps.
+/// Makes and registers device `name` on an interface. Process context; sleeps.
+///
+/// # Errors
+///
+/// `EOPNOTSUPP`: the hardware type of the interface is not supported. `EEXIST`: the interface has a
+/// device with driver id `RDMA_DRIVER_SIW`, or the name is in use. `ENODEV`: the interface or the
+/// module is being removed. `ENOMEM`.
 pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
     if netdev.kind() == NetdevKind::Other {
         return Err(EOPNOTSUPP);
@@ -178,20 +190,20 @@ pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
     let guid = globals.guid_for(id);
     let device = Device::new(allocated.reference()?, netdev, id, guid)?;
     let device = RsiwDevice::new(globals.clone(), device)?;
-    // From here on events of the interface find the device in the list.
+    // Under the RTNL, so that every later event of the interface finds the device in the list.
     let still = netdev.hold_still().ok_or(ENODEV)?;
     globals.devices.lock().push(device.clone(), GFP_KERNEL)?;
     drop(still);
-    // On failure the core has called `removed`, which has the device taken out of the list.
+    // On failure `ib_core` has called `removed`, which queues the removal from the list.
     allocated.register(name, device.clone(), netdev, u64::from_ne_bytes(guid))?;
     if device.verbs().going() {
-        // The interface of the device goes, or moves to another network namespace; the notifier may
-        // have found that it could not be taken away yet.
+        // The interface is being removed, or moves to another network namespace. The notifier may
+        // have run before the registration, when it could not unregister the device.
         device.verbs().core().unregister();
         return Err(ENODEV);
     }
-    // Addresses may have changed before the core knew the device's interface, without a
-    // notification.
+    // Addresses may have changed before `ib_core` associated the interface with the device. The
+    // device was not notified of such a change.
     if let Some(still) = netdev.hold_still() {
         device.verbs().look_again();
         drop(still);
@@ -201,14 +213,14 @@ pub(super) fn add(name: &CStr, netdev: &Netdev<'_>) -> Result {
     Ok(())
 }
 
-/// An address for an interface that has none: unicast, locally administered.
+/// A random hardware address, unicast and locally administered, for an interface without one.
 fn random_address() -> [u8; 6] {
     let [a, b, c, d] = random::u32().to_ne_bytes();
     let [e, f, ..] = random::u32().to_ne_bytes();
     [(a & 0xfe) | 2, b, c, d, e, f]
 }
 
-/// An event of an interface. Under the RTNL.
+/// Handles an event of an interface. Process context, under the RTNL.
 pub(super) fn netdev_event(event: NetdevEvent, netdev: &Netdev<'_>) {
     let Ok(globals) = globals() else {
         return;
@@ -232,7 +244,7 @@ pub(super) fn netdev_event(event: NetdevEvent, netdev: &Netdev<'_>) {
     });
 }
 
-/// IP addresses, or the link, of some interface have changed. Process context.
+/// Handles changed IP addresses or a changed link of any interface. Process context; sleeps.
 pub(super) fn interfaces_changed() {
     let Ok(globals) = globals() else {
         return;
@@ -241,27 +253,29 @@ pub(super) fn interfaces_changed() {
         device.verbs().refresh_addresses();
         device.verbs().set_speed_due();
     });
-    // Not under the lock of the list: the RTNL is taken before it. Nothing is allocated, so that no
-    // change is lost.
+    // The lock of the list is not held: the RTNL, which the call takes, precedes it in the lock
+    // order. The loop allocates no memory, so that no change is lost.
     while let Some(device) = globals.find(Device::take_speed_due) {
         device.verbs().refresh_speed();
     }
 }
 
-/// A network namespace is going: its devices go before its interfaces do.
+/// Handles the removal of a network namespace: unregisters its devices before its interfaces are
+/// removed. Process context; sleeps.
 pub(super) fn netns_exit(net: usize) {
     if let Ok(globals) = globals() {
         globals.unregister(|device| device.is_in(net));
     }
 }
 
-/// The right of devices to exist: dropping it ends them all, and waits for that.
+/// The lifetime of the shared state. Dropping the value unregisters all devices, and waits until
+/// they are unregistered.
 struct Presence;
 
 impl Presence {
-    /// Lets devices be made.
+    /// Makes the shared state, without which no device can be added.
     fn new() -> Result<Self> {
-        // SAFETY: Called once, when the module starts.
+        // SAFETY: Module initialisation calls this function once, before any use of the lock.
         unsafe { GLOBALS.init() };
         *GLOBALS.lock() = Some(Globals::new()?);
         Ok(Self)
@@ -278,16 +292,16 @@ impl Drop for Presence {
     }
 }
 
-/// The module's presence in the RDMA stack.
+/// The module's registrations: link types, devices and notifiers.
 ///
-/// Fields are dropped in the order they are declared: no new devices, the end of existing ones,
-/// then no events of interfaces.
+/// Fields are dropped in the order of declaration. The link types precede the devices, so that no
+/// device is added any more. The notifiers follow the devices.
 #[pin_data]
 pub(crate) struct Registration {
-    /// Type `siw`, while the in-tree module is not there.
+    /// Link type `siw`, registered while the in-tree module is not loaded.
     #[pin]
     siw: SharedLinkType<Rsiw>,
-    /// Type `rsiw`.
+    /// Link type `rsiw`.
     #[pin]
     rsiw: LinkType<Rsiw>,
     /// The devices.
@@ -298,7 +312,8 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Lets devices be made. Process context; sleeps. Dropping ends all devices, and waits for it.
+    /// Registers notifiers and link types. Process context; sleeps. Dropping the value unregisters
+    /// all devices, and waits until they are unregistered.
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             presence: Presence::new()?,

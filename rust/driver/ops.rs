@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `ib_core` calls: the verbs, each handed to the object it is about.
+//! The verbs, which `ib_core` calls. Each verb calls a function of its object.
 
 use kernel::{
     prelude::*,
@@ -80,7 +80,7 @@ use crate::{
     }, //
 };
 
-/// A protection domain: a number that regions and queue pairs have in common.
+/// A protection domain: a number that its regions and queue pairs share.
 pub(crate) struct Pd {
     /// Counts the protection domain in the device.
     _object_slot: ObjectSlot,
@@ -88,15 +88,16 @@ pub(crate) struct Pd {
     id: PdId,
 }
 
-/// The driver.
+/// The implementation of [`Driver`].
 pub(crate) struct Rsiw;
 
-// SAFETY: `wq` takes addresses from a kernel user's ring only, as its work requests give them.
-// `mr::LocalBuf` takes them for kernel memory with the local DMA key only. The stream releases
-// memory before the work request is completed (`MrCache`). It releases a region's memory before the
-// revocation ends (`PinCell`), for which an invalidation and `dereg_mr` wait. `Cq::poll` looks
-// queue pairs up. A shared listener is closed with its last share. Endpoints have the shares, and
-// `link::netns_exit` waits for the devices of its namespace, which wait for their endpoints.
+// SAFETY: Kernel addresses come from the work requests in a kernel user's ring (`wq`).
+// `mr::LocalBuf` accepts them with the local DMA key, or with the key of a `reg_dma_mr` region. The
+// stream releases memory before the work request is completed (`MrCache`). The stream releases a
+// region's memory before the revocation ends (`PinCell`); an invalidation and `dereg_mr` wait for
+// that. `Cq::poll` looks up the queue pair of each completion. A shared listener is closed with its
+// last share. Endpoints own the shares, and `link::netns_exit` waits for the devices of its
+// namespace. The removal of a device waits for its endpoints.
 unsafe impl Driver for Rsiw {
     type Device = RsiwDevice;
     type Pd = Pd;
@@ -141,7 +142,7 @@ unsafe impl Driver for Rsiw {
     }
 
     fn enable(device: &RsiwDevice) -> Result {
-        // Programs would otherwise use the network of a namespace that they are not in.
+        // A process must not use a network namespace that it is not in.
         if device.verbs().shares_netns() {
             Ok(())
         } else {
@@ -193,7 +194,7 @@ unsafe impl Driver for Rsiw {
             return Err(EINVAL);
         }
         let object_slot = ObjectSlot::take(device.verbs(), ObjectKind::Cq)?;
-        // The process uses it as a name only.
+        // The process uses the number only to identify the queue.
         let number = device.verbs().next_number() as u32;
         Cq::new(
             object_slot,

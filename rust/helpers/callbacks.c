@@ -38,8 +38,9 @@ static void set_handler(struct sock *sk, const struct rsiw_sock_callbacks *callb
 }
 
 /*
- * Replaces the callbacks of a connection, and the handler that rsiw_sk_handler() finds. A callback
- * runs under the socket's lock, so none runs meanwhile, and none finds the old handler afterwards.
+ * Replaces the callbacks of a connection, and the handler that rsiw_sk_handler() returns. Callbacks
+ * run under the socket's lock, so no callback runs during the call. Later callbacks use the new
+ * handler. Process context; sleeps.
  */
 void rsiw_sk_set_callbacks(struct sock *sk, const struct rsiw_sock_callbacks *callbacks,
 			   void *handler)
@@ -48,10 +49,10 @@ void rsiw_sk_set_callbacks(struct sock *sk, const struct rsiw_sock_callbacks *ca
 }
 
 /*
- * The same for a listener and rsiw_sk_incoming(). The listener's data_ready runs without the lock,
- * so the caller waits for a grace period. Children inherit the pointer, which has no flag. No code
- * dereferences a child's pointer. The pointer marks the child as in use, so that no BPF program can
- * add the child to a sockmap.
+ * rsiw_sk_set_callbacks() for a listener and rsiw_sk_incoming(). The listener's data_ready runs
+ * without the lock, so the caller waits for an RCU grace period. Children inherit the pointer,
+ * which has no flag. No code dereferences a child's pointer. The pointer marks the child as in use,
+ * so that no BPF program can add the child to a sockmap.
  */
 void rsiw_sk_set_incoming(struct sock *sk, const struct rsiw_sock_callbacks *callbacks,
 			  void *handler)

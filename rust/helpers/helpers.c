@@ -94,7 +94,7 @@ bool rsiw_in_shared_thread(void)
 	       task_nice(current) >= 0 && !single_task_running();
 }
 
-/* Whether a thread is runnable on this CPU: one that softirqs interrupted, or one that waits. */
+/* Whether a thread is runnable on this CPU: an interrupted thread, or one on the run queue. */
 bool rsiw_processor_is_wanted(void)
 {
 	if (!in_serving_softirq())
@@ -110,7 +110,7 @@ bool rsiw_need_resched(void)
 	return IS_ENABLED(CONFIG_PREEMPTION) && !in_serving_softirq() && need_resched();
 }
 
-/* The number of this CPU. The caller may migrate meanwhile. */
+/* The number of this CPU. It may be stale, unless the caller cannot migrate. */
 unsigned int rsiw_cpu(void)
 {
 	return raw_smp_processor_id();
@@ -157,7 +157,7 @@ int rsiw_xa_reserve(struct xarray *xa, u32 *id, u32 min, u32 max, u32 *next, gfp
 	return min(err, 0);
 }
 
-/* Fills a reserved index; allocates nothing. */
+/* Stores an entry at a reserved index, which needs no allocation. */
 int rsiw_xa_store(struct xarray *xa, unsigned long index, void *entry)
 {
 	return xa_err(xa_store_irq(xa, index, entry, GFP_NOWAIT));
@@ -186,7 +186,7 @@ void *rsiw_page_address(struct page *page)
 	return page_address(page);
 }
 
-/* Whether there is one reference; if so, accesses of earlier holders precede later writes. */
+/* Whether @page has one reference; if so, accesses of earlier holders precede later writes. */
 bool rsiw_page_is_exclusive(struct page *page)
 {
 	if (page_ref_count(page) != 1)

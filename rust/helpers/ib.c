@@ -61,8 +61,8 @@ const struct ib_qp *rsiw_cm_own_qp(const struct iw_cm_id *id)
 }
 
 /*
- * The driver's data for the connection or listener of @id, or NULL. When a connect has failed,
- * iw_cm may destroy its iw_cm_id meanwhile. The result is then arbitrary.
+ * The driver's data for the connection or listener of @id, or NULL. After a failed connect, iw_cm
+ * may destroy the iw_cm_id concurrently. The result is then arbitrary.
  */
 void *rsiw_cm_provider_data(struct rdma_cm_id *id)
 {
@@ -179,7 +179,7 @@ struct rsiw_port_info rsiw_port_info(struct ib_device *dev)
 	return info;
 }
 
-/* All callers pass the same names, which live as long as the module. */
+/* All callers pass the same names, which are static data of the module. */
 struct rdma_hw_stats *rsiw_alloc_stats(const char * const *names, int n)
 {
 	static struct rdma_stat_desc descs[48];
@@ -300,7 +300,10 @@ void rsiw_netdev_put(struct net_device *ndev)
 	dev_put(ndev);
 }
 
-/* Takes the RTNL if @ndev is registered in @net: no interface is removed, or moves, meanwhile. */
+/*
+ * Takes the RTNL if @ndev is registered in @net. Under the RTNL no interface is removed, and none
+ * moves to another network namespace.
+ */
 bool rsiw_netdev_hold_still(const struct net_device *ndev, const struct net *net)
 {
 	rtnl_lock();

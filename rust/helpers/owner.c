@@ -21,9 +21,9 @@ static struct lock_class_key rsiw_sk_keys[2];
 static struct lock_class_key rsiw_slock_keys[2];
 
 /*
- * Makes a TCP socket of the current process, as its own socket(2) would. The socket has the label
- * and the control groups of the process. security_socket_create() and the BPF programs of its
- * control group are asked first. A kernel thread gets a kernel socket.
+ * Makes a TCP socket of the current process, with the label and the control groups that socket(2)
+ * assigns. security_socket_create() and the BPF programs of the control group can refuse it. For a
+ * kernel thread the socket is a kernel socket.
  */
 int rsiw_sock_create(struct net *net, int family, struct socket **res)
 {
@@ -62,9 +62,9 @@ static void set_cgroup(struct sock *sk, struct cgroup *cgroup)
 
 #ifdef CONFIG_MEMCG
 /*
- * Charges a socket that no memory cgroup pays for to @memcg, with the memory that it holds now. The
- * socket takes over the caller's reference to @memcg. -ENOMEM: the charge exceeds the limit, and
- * nothing is changed.
+ * Charges a socket without a memory cgroup to @memcg, including the memory of its queues. The
+ * caller's reference to @memcg passes to the socket. -ENOMEM: the charge exceeds the limit; socket
+ * and reference are unchanged.
  */
 static int set_memcg(struct sock *sk, struct mem_cgroup *memcg)
 {
@@ -121,8 +121,8 @@ int rsiw_sk_charge_current(struct sock *sk)
 }
 
 /*
- * Gives a connection that a kernel listener accepted the label, the control group and the memory
- * cgroup of @owner. The caller holds @owner. -ENOMEM: see set_memcg().
+ * Assigns the label, the control group and the memory cgroup of @owner to a connection that a
+ * kernel listener accepted. The caller holds a reference to @owner. -ENOMEM: see set_memcg().
  */
 int rsiw_sk_inherit(struct sock *sk, struct sock *owner)
 {
@@ -178,9 +178,9 @@ static const struct proto_ops ask_ops = {
 };
 
 /*
- * Asks the security modules whether the current process may connect @sock to @addr. The caller has
- * the only reference to @sock. security_socket_connect() is not exported, but a sendmsg() that
- * connects (MSG_FASTOPEN) is checked for the same right. Nothing is sent.
+ * Checks with the security modules whether the current process may connect @sock to @addr. The
+ * caller has the only reference to @sock. security_socket_connect() is not exported, but a
+ * sendmsg() that connects (MSG_FASTOPEN) is checked for the same right. No data is sent.
  */
 int rsiw_sock_may_connect(struct socket *sock, struct sockaddr *addr, int len)
 {

@@ -104,7 +104,7 @@ void rsiw_pin_end(void)
 	local_bh_enable();
 }
 
-/* The holders of pins run on other CPUs, and drop them soon. */
+/* The holders of pins run on other CPUs, and drop the pins after a bounded time. */
 void rsiw_pin_wait(void)
 {
 	cpu_relax();

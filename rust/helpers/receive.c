@@ -42,7 +42,7 @@ static bool rsiw_skb_reachable(const struct sk_buff *skb)
 	return true;
 }
 
-/* Finds the octets at rx->seq from skb on: buffers may overlap, and may be empty (FIN). */
+/* Finds the octets at rx->seq, from skb on. Buffers may overlap, and may be empty (FIN). */
 static bool rsiw_tcp_rx_from(struct sock *sk, struct rsiw_rx *rx, struct sk_buff *skb)
 {
 	while (skb) {
@@ -73,7 +73,7 @@ bool rsiw_tcp_rx_first(struct sock *sk, struct rsiw_rx *rx, u32 seen)
 	if (sk->sk_state == TCP_LISTEN || !sk->sk_socket)
 		return false;
 	rx->seq = tcp_sk(sk)->copied_seq;
-	/* With another sequence number it would free earlier skbs without TCP's knowledge. */
+	/* With another sequence number tcp_recv_skb() frees skbs that TCP counts as unread. */
 	skb = tcp_recv_skb(sk, rx->seq, &offset);
 	rx->seq += seen;
 	return rsiw_tcp_rx_from(sk, rx, skb);
@@ -86,7 +86,7 @@ bool rsiw_tcp_rx_next(struct sock *sk, struct rsiw_rx *rx)
 	return rsiw_tcp_rx_from(sk, rx, rx->skb);
 }
 
-/* Tells TCP that the first len octets were read: frees buffers, opens the window. */
+/* Reports the first len octets as read: TCP frees the buffers, and opens the window. */
 void rsiw_tcp_rx_done(struct sock *sk, size_t len)
 {
 	tcp_read_done(sk, len);

@@ -284,7 +284,7 @@ u32 rsiw_tcp_unsent(const struct sock *sk)
 	return tcp_sk(sk)->write_seq - tcp_sk(sk)->snd_nxt;
 }
 
-/* The next octets begin an skb and a segment, as after MSG_EOR. */
+/* Makes the next octets begin an skb and a segment, as after MSG_EOR. */
 void rsiw_tcp_end_record(struct sock *sk)
 {
 	struct sk_buff *skb = tcp_write_queue_tail(sk);
@@ -338,7 +338,7 @@ bool rsiw_tcp_queues_empty(const struct sock *sk)
 	return tcp_rtx_and_write_queues_empty(sk);
 }
 
-/* TCP need not call write_space any more. */
+/* Clears the request of rsiw_tcp_has_room() for a call of write_space. */
 void rsiw_tcp_clear_nospace(struct sock *sk)
 {
 	struct socket *sock = sk->sk_socket;
@@ -353,7 +353,7 @@ bool rsiw_sk_memory_plenty(const struct sock *sk)
 	return sk_memory_allocated(sk) < sk_prot_mem_limits(sk, 0) / 2;
 }
 
-/* SO_RESERVE_MEM, also without a memory cgroup. Refused as receive memory is, if short. */
+/* SO_RESERVE_MEM, also without a memory cgroup. Short memory refuses it, as for received data. */
 bool rsiw_sk_reserve(struct sock *sk, u32 octets)
 {
 	if (!rsiw_sk_memory_plenty(sk) || !__sk_mem_schedule(sk, octets, SK_MEM_RECV))
@@ -369,8 +369,8 @@ void rsiw_sk_unreserve(struct sock *sk)
 }
 
 /*
- * Charges the socket, and so its memory cgroup, for memory outside its queues. Refused as receive
- * memory is, if short. The end of the socket does not uncharge it.
+ * Charges the socket, and so its memory cgroup, for memory outside its queues. Short memory refuses
+ * the charge, as for received data. The release of the socket does not uncharge that memory.
  */
 bool rsiw_sk_charge(struct sock *sk, u32 octets)
 {

@@ -16,7 +16,7 @@ pub(crate) fn crc32c(seed: u32, data: &[u8]) -> u32 {
     unsafe { bindings::crc32c(seed, data.as_ptr().cast(), data.len()) }
 }
 
-/// The kernel's CRC-32C for `iwarp_wire`.
+/// The implementation of [`Crc32c`] by the kernel's function.
 pub(crate) struct Kernel;
 
 impl Crc32c for Kernel {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Error codes of networking, which the `kernel` crate of Linux 7.2 does not name.
+//! Error codes of networking, which the `kernel` crate of Linux 7.2 does not define.
 //!
 //! C header: [`include/uapi/asm-generic/errno.h`](srctree/include/uapi/asm-generic/errno.h)
 
-/// Defines the error codes: those of the `kernel` crate where it has them, else from the bindings.
+/// Defines error codes, from the `kernel` crate of Linux 7.3, or from the bindings of Linux 7.2.
 macro_rules! errno {
     ($($(#[$doc:meta])* $name:ident;)*) => {
         $(
@@ -34,11 +34,11 @@ errno! {
     EADDRINUSE;
     /// No interface of this host has the address.
     EADDRNOTAVAIL;
-    /// The network this side is connected to is down.
+    /// The network of the local interface is down.
     ENETDOWN;
     /// Network is unreachable.
     ENETUNREACH;
-    /// Connection aborted by this side's software.
+    /// Connection aborted by local software.
     ECONNABORTED;
     /// Connection reset by the peer.
     ECONNRESET;
@@ -54,11 +54,12 @@ errno! {
     ETIMEDOUT;
 }
 
-/// Makes the error of a code, as a constant: `Error` has no constructor for that.
+/// Converts a C error number at compile time. [`Error`](kernel::error::Error) has no public
+/// constructor for constants.
 #[cfg(not(rsiw_linux_7_3))]
 const fn code(errno: u32) -> kernel::error::Error {
-    // SAFETY: `Error` holds one number between -4095 and -1, and so are all codes of this file. The
-    // compiler compares the sizes, a test the values.
+    // SAFETY: `Error` is one number between -4095 and -1. The codes of this file are negated C
+    // error numbers, all in that range. The compiler compares the sizes, a test the values.
     unsafe { core::mem::transmute::<i32, kernel::error::Error>(-(errno as i32)) }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory: pages whose references TCP takes, and octets that others may write to.
+//! Memory: burst buffers that TCP references, and octets with concurrent writers.
 
 pub(crate) mod blocks;
 pub(crate) mod octets;

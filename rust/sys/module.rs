@@ -8,12 +8,12 @@ use kernel::types::Opaque;
 
 use super::bindings;
 
-/// `THIS_MODULE`. The `kernel` crate has another interface for it in each release.
+/// `THIS_MODULE`. The interface of the `kernel` crate for it differs between releases.
 pub(crate) const fn this_module() -> *mut bindings::module {
     extern "C" {
         static __this_module: Opaque<u8>;
     }
-    // SAFETY: The linked `struct module` lives as long as the module's code; only its address is
+    // SAFETY: The linked `struct module` exists as long as the module's code; only its address is
     // taken.
     unsafe { __this_module.get().cast() }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Network interfaces of the kernel: addresses and namespaces; [`skb`], [`socket`] and
+//! The driver's interface to networking: addresses and namespaces; [`skb`], [`socket`] and
 //! [`sockcell`].
 //!
 //! C headers: [`include/linux/socket.h`](srctree/include/linux/socket.h),
@@ -74,7 +74,7 @@ const _: () = assert!(
 pub(crate) fn from_storage(storage: &Storage) -> Result<SocketAddr> {
     let raw = ptr::from_ref(storage);
     // SAFETY: The storage has the size and alignment of any address. Both structures begin with the
-    // family, and consist of plain numbers.
+    // family, and any octets are valid values of their fields.
     let v4 = unsafe { &*raw.cast::<bindings::sockaddr_in>() };
     // SAFETY: As above.
     let v6 = unsafe { &*raw.cast::<bindings::sockaddr_in6>() };
@@ -148,11 +148,11 @@ unsafe impl Send for NetNs {}
 unsafe impl Sync for NetNs {}
 
 impl NetNs {
-    /// Takes over a reference.
+    /// Takes ownership of a reference.
     ///
     /// # Safety
     ///
-    /// The caller owns a reference to `net`, and passes it on.
+    /// The caller owns a reference to `net`, which passes to the value.
     pub(super) unsafe fn from_owned(net: NonNull<bindings::net>) -> Self {
         // INVARIANT: By this function's contract.
         Self(net)
@@ -163,7 +163,7 @@ impl NetNs {
     pub(crate) fn init() -> Option<Self> {
         // SAFETY: `init_net` always exists.
         let net = unsafe { bindings::rsiw_net_get((&raw mut bindings::init_net).cast()) };
-        // SAFETY: The call above has taken the reference, which the value takes over.
+        // SAFETY: The call above has taken the reference, which passes to the value.
         NonNull::new(net).map(|net| unsafe { Self::from_owned(net) })
     }
 
@@ -180,7 +180,7 @@ impl NetNs {
 
 impl Clone for NetNs {
     fn clone(&self) -> Self {
-        // SAFETY: By the type invariant a reference is held, so another can be taken.
+        // SAFETY: By the type invariant the value owns a reference, so another one can be taken.
         unsafe { bindings::rsiw_net_hold(self.as_ptr()) };
         // INVARIANT: The value owns the reference taken above.
         Self(self.0)
@@ -195,7 +195,7 @@ impl PartialEq for NetNs {
 
 impl Drop for NetNs {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant a reference is owned.
+        // SAFETY: By the type invariant the value owns the reference, which is not used after this.
         unsafe { bindings::rsiw_net_put(self.as_ptr()) }
     }
 }

@@ -42,7 +42,7 @@ use crate::sys::net::socket::{
 /// The limit of [`eventually`], in milliseconds.
 const LIMIT_MS: u32 = 10_000;
 
-/// Waits until `condition` is true, and checks it every millisecond; `false` after ten seconds.
+/// Calls `condition` every millisecond until it returns `true`; `false` after ten seconds.
 pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     for _ in 0..LIMIT_MS {
         if condition() {
@@ -107,7 +107,7 @@ impl Counter {
         self.0.fetch_add(1, Full);
     }
 
-    /// The number so far.
+    /// The number of calls so far.
     fn get(&self) -> u32 {
         self.0.load(Acquire)
     }

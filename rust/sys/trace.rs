@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The module's trace events (`include/trace.h`). A disabled event costs one untaken branch, and
-//! nothing on kernels without trace events.
+//! The module's trace events (`include/trace.h`).
+//!
+//! A disabled event costs one untaken branch. On kernels without trace events an event has no code.
 
 use core::net::{
     IpAddr,
@@ -34,7 +35,7 @@ macro_rules! event {
                     key
                 )
             } {
-                // SAFETY: The event takes numbers and truth values of these types.
+                // SAFETY: The C function takes integers and booleans of these types.
                 unsafe { bindings::$make($($arg),*) }
             }
         }
@@ -70,7 +71,8 @@ event! {
 }
 
 event! {
-    /// A stream ended; `reason` is a number of the event's reasons. Any context.
+    /// A stream ended; `reason` is a number that the event's format names, `error` a negative error
+    /// number of TCP or 0. Any context.
     pub(crate) fn stream_end = __tracepoint_rsiw_stream_end, rust_do_trace_rsiw_stream_end(
         qpn: u32,
         reason: u32,
@@ -97,7 +99,7 @@ macro_rules! connection_event {
             } {
                 let (from, to) = (mapped(local), mapped(remote));
                 let error = result.err().map_or(0, |error| error.to_errno());
-                // SAFETY: The event copies 16 octets of each address.
+                // SAFETY: The C function copies 16 octets from each pointer, the array length.
                 unsafe {
                     bindings::$make(
                         qpn,

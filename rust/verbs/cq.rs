@@ -5,7 +5,7 @@
 //! The owner arms a queue by a store to the control word behind the ring (siw-abi.h). The driver
 //! stores the entry, then loads that word. The driver disarms the queue when it calls the handler.
 //! Both sides have a full barrier between store and load. Entries that do not fit are dropped, and
-//! the queue's owner gets one `IB_EVENT_CQ_ERR`.
+//! the queue's owner receives one `IB_EVENT_CQ_ERR`.
 
 mod completion;
 mod entries;
@@ -148,7 +148,7 @@ impl Cq {
     /// Adds a completion of queue pair `qpn`. Any context with interrupts on.
     ///
     /// Returns `false` when the queue is full. The completion is lost then, the overflow is
-    /// reported to the owner of the queue, and the queue pair must go to the error state.
+    /// reported to the owner of the queue, and the queue pair must move to the error state.
     pub(crate) fn complete(self: &Arc<Self>, qpn: Qpn, c: &Completion) -> bool {
         let pushed = self.entries.push(qpn.get(), c);
         match pushed {

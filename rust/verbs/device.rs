@@ -41,7 +41,7 @@ use crate::{
     }, //
 };
 
-/// The number of addresses of an interface that the driver reads at most.
+/// The largest number of addresses of an interface that the driver reads.
 const ADDRESSES: usize = 2 * limits::GID_TABLE as usize;
 
 /// The kind of an object whose number a device limits.
@@ -75,7 +75,7 @@ impl ObjectKind {
     }
 }
 
-/// One counted object of a device's limits. Holds a reference to the device.
+/// One object counted towards a limit of a device. Holds a reference to the device.
 pub(crate) struct ObjectSlot {
     device: Arc<Device>,
     object: ObjectKind,
@@ -107,7 +107,7 @@ impl Drop for ObjectSlot {
     }
 }
 
-/// A verbs device.
+/// A verbs device, whose port is on one network interface.
 #[pin_data]
 pub(crate) struct Device {
     /// The `ib_device`.
@@ -116,16 +116,16 @@ pub(crate) struct Device {
     guid: [u8; 8],
     /// `ib_core` has deallocated the device.
     removed: Atomic<bool>,
-    /// The identity of its interface, only for comparison.
+    /// The identity of the interface, only for comparison.
     netdev: usize,
-    /// The index of its interface.
+    /// The index of the interface.
     ifindex: u32,
-    /// The identity of the network namespace of its interface, only for comparison.
+    /// The identity of the network namespace of the interface, only for comparison.
     net: usize,
     /// The GIDs of the port.
     #[pin]
     gids: SpinLockBh<GidTable>,
-    /// A buffer for the addresses of its interface. The mutex serializes their reading.
+    /// A buffer for the addresses of the interface. The mutex serializes the reads.
     #[pin]
     addresses: Mutex<KVec<gid::Gid>>,
     /// The memory regions.
@@ -136,7 +136,7 @@ pub(crate) struct Device {
     numbers: Atomic<u64>,
     /// The number of objects of each kind.
     objects: [Atomic<u32>; ObjectKind::KINDS],
-    /// The device is being removed: its users are asked to release their objects.
+    /// The device is being removed: no new connection may start.
     going: Atomic<bool>,
     /// Megabits per second of its interface; 0: not known.
     speed: Atomic<u32>,
@@ -147,6 +147,8 @@ pub(crate) struct Device {
 
 impl Device {
     /// Makes a device for an interface, not yet registered. Process context; sleeps.
+    ///
+    /// `id` is the interface identifier of GID 0, `guid` the node GUID.
     pub(crate) fn new(
         core: DeviceRef,
         netdev: &Netdev<'_>,
@@ -186,45 +188,45 @@ impl Device {
         &self.core
     }
 
-    /// Whether this device has the GUID and has not been removed.
+    /// Whether the device has the node GUID `guid`, and `ib_core` has not deallocated it.
     pub(crate) fn has_guid(&self, guid: [u8; 8]) -> bool {
         self.guid == guid && !self.removed.load(Acquire)
     }
 
-    /// Whether its interface has the identity `netdev`.
+    /// Whether the interface has the identity `netdev`.
     pub(crate) fn is_on(&self, netdev: usize) -> bool {
         self.netdev == netdev
     }
 
-    /// The index of its interface in [`netns`](Self::netns).
+    /// The index of the interface in [`netns`](Self::netns).
     pub(crate) fn ifindex(&self) -> u32 {
         self.ifindex
     }
 
-    /// The index of the L3 master device (VRF) that its interface is in now; 0: none. Process context.
+    /// The index of the current L3 master device (VRF) of the interface; 0: none. Process context.
     pub(crate) fn l3mdev(&self) -> u32 {
         self.core.with_netdev(|netdev| netdev.l3mdev()).unwrap_or(0)
     }
 
-    /// The network namespace of its interface, in which its sockets live; `None` when interface or
-    /// namespace is being removed. The reference keeps the namespace: drop it soon. Process
-    /// context.
+    /// The network namespace of the interface and of the device's sockets. `None` if the interface
+    /// or the namespace is being removed. The reference delays the removal of the namespace: the
+    /// caller holds it for a short time only. Process context.
     pub(crate) fn netns(&self) -> Option<NetNs> {
-        // An interface that moves is in the other namespace before its device is removed.
+        // An interface moves to another namespace before its device is removed.
         self.core.netns().filter(|netns| netns.id() == self.net)
     }
 
-    /// The identity of the network namespace of its interface, only for comparison.
+    /// The identity of the network namespace of the interface, only for comparison.
     pub(crate) fn net_id(&self) -> usize {
         self.net
     }
 
-    /// Whether the network namespace of its interface has the identity `net`.
+    /// Whether the network namespace of the interface has the identity `net`.
     pub(crate) fn is_in(&self, net: usize) -> bool {
         self.net == net
     }
 
-    /// Whether `ib_core` makes the device accessible in the network namespace of its interface.
+    /// Whether `ib_core` makes the device accessible in the network namespace of the interface.
     pub(crate) fn shares_netns(&self) -> bool {
         self.core.is_accessible_in(self.net)
     }
@@ -271,7 +273,8 @@ impl Device {
         self.gids.lock().standing(gid)
     }
 
-    /// Takes over the hardware address of its interface, changed or not. Process context.
+    /// Stores the hardware address of the interface, changed or not, and rereads the IP addresses.
+    /// Process context; sleeps.
     pub(crate) fn set_address(&self, address: [u8; 6]) {
         let changed = self.gids.lock().set_id(gid::eui64(address));
         self.refresh_addresses();
@@ -280,7 +283,7 @@ impl Device {
         }
     }
 
-    /// Rereads the hardware address and the IP addresses of its interface. Under the RTNL.
+    /// Rereads the hardware address and the IP addresses of the interface. Under the RTNL.
     pub(crate) fn look_again(&self) {
         match self.core.with_netdev(|netdev| netdev.address()).flatten() {
             Some(address) => self.set_address(address),
@@ -288,7 +291,7 @@ impl Device {
         }
     }
 
-    /// Rereads the IP addresses of its interface. Process context; allocates nothing.
+    /// Rereads the IP addresses of the interface. Process context; sleeps, but allocates no memory.
     pub(crate) fn refresh_addresses(&self) {
         let changed = {
             let mut room = self.addresses.lock();
@@ -306,7 +309,7 @@ impl Device {
         &self.settings
     }
 
-    /// Megabits per second of its interface; 0: not known. Any context.
+    /// The link speed of the interface in megabits per second; 0: not known. Any context.
     pub(crate) fn speed(&self) -> u32 {
         self.speed.load(Relaxed)
     }
@@ -322,15 +325,15 @@ impl Device {
         self.speed_due.load(Relaxed) && self.speed_due.xchg(false, Relaxed)
     }
 
-    /// Rereads the speed of its interface. Process context without the RTNL; sleeps.
+    /// Rereads the link speed of the interface. Process context without the RTNL; sleeps.
     pub(crate) fn refresh_speed(&self) {
         if let Some(speed) = self.core.with_netdev(|netdev| netdev.speed()) {
             self.speed.store(speed, Relaxed);
         }
     }
 
-    /// The next number of a protection domain or completion queue. Numbers are unique for the life
-    /// of the device, since protection domains are compared by their number.
+    /// The next number of a protection domain or completion queue. Numbers are unique for the
+    /// lifetime of the device, since protection domains are compared by their number.
     pub(crate) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Relaxed)
     }

@@ -79,7 +79,7 @@ impl GidTable {
         self.entries.get(index as usize).copied().unwrap_or(NONE)
     }
 
-    /// The standing of `gid` with the device.
+    /// The standing of `gid` with the device of the table.
     pub(crate) fn standing(&self, gid: &Gid) -> Standing {
         let [first, others @ ..] = &self.entries;
         if *gid == NONE {
@@ -105,7 +105,7 @@ impl GidTable {
         true
     }
 
-    /// Takes over the addresses of the interface; returns whether an entry has changed.
+    /// Replaces the addresses of the interface; returns whether an entry other than 0 has changed.
     ///
     /// Addresses beyond the size of the table are left out.
     pub(crate) fn update(&mut self, addresses: &[Gid]) -> bool {

@@ -2,7 +2,8 @@
 
 //! Identifiers of objects, each a type of its own.
 //!
-//! The user or the peer sees these numbers, and can not choose them (requirements.md DDP-81).
+//! The numbers are visible to the user or the peer, which cannot choose them (requirements.md
+//! DDP-81).
 
 pub(crate) use iwarp_wire::Stag;
 
@@ -27,7 +28,7 @@ impl Qpn {
     }
 }
 
-/// The number of a protection domain, unique for the life of its device.
+/// The number of a protection domain, unique for the lifetime of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PdId(u64);
 
@@ -38,7 +39,7 @@ impl PdId {
     }
 }
 
-/// The number of a queue pair's DDP stream, unique for the life of its device (RFC 5041
+/// The number of a queue pair's DDP stream, unique for the lifetime of its device (RFC 5041
 /// section 8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamId(u64);

@@ -2,7 +2,7 @@
 
 //! The limits of a device, which `query_device` reports.
 //!
-//! No limit is below that of the in-tree soft-iWARP: scripts and users rely on those.
+//! No limit is below that of the in-tree soft-iWARP driver, on which scripts and users rely.
 
 /// Queue pairs of a device.
 pub(crate) const MAX_QP: u32 = 102_400;
@@ -26,9 +26,9 @@ pub(crate) const MAX_RD_ATOM: u16 = 128;
 pub(crate) const MAX_FAST_REG: u32 = 512;
 /// Scatter-gather elements of one RDMA Read Request; a Read with more elements is split.
 ///
-/// Kernel users take a larger value as a promise that the sink of a Read needs no registration.
+/// With a larger value, kernel users assume that the sink of a Read needs no registration.
 pub(crate) const MAX_SGE_RD: u32 = 1;
-/// Entries of the GID table of a port; constant while the device lives.
+/// Entries of the GID table of a port; constant for the lifetime of a device.
 pub(crate) const GID_TABLE: u32 = 32;
 /// Octets of a message.
 pub(crate) const MAX_MESSAGE: u32 = u32::MAX;

@@ -2,9 +2,9 @@
 
 //! Memory regions: the tagged buffers that STags name, and their access rights.
 //!
-//! An STag belongs to one protection domain. The STag gives access to exactly its range with
+//! An STag belongs to one protection domain. The STag permits access to exactly its range with
 //! exactly its rights (RFC 5041 section 8.2, RFC 5042; requirements.md DDP-80 to DDP-90). An STag
-//! can be revoked at any time, and can not be guessed. A region registered by a verb is valid for
+//! can be revoked at any time, and is hard to guess. A region registered by a verb is valid for
 //! every stream of the domain. A region registered by a work request is valid for the stream of
 //! that queue pair alone.
 //!
@@ -273,7 +273,7 @@ impl Region {
     /// Stages the memory for the next registration: `fill` changes the segment list.
     ///
     /// Any context. `EINVAL` for a region of another kind. `ENOMEM` when the list is in use,
-    /// because the region is valid, and another list can not be allocated.
+    /// because the region is valid, and another list cannot be allocated.
     pub(crate) fn stage<R>(&self, fill: impl FnOnce(&mut Segments) -> R) -> Result<R> {
         let Kind::FastReg(max) = self.kind else {
             return Err(EINVAL);

@@ -39,7 +39,7 @@ use crate::verbs::{
     Qpn, //
 };
 
-/// The value of [`rnr_limit`](QpQueues::rnr_limit) for no limit.
+/// The stored value for no limit of the wait of a Send.
 const FOR_EVER: u64 = u64::MAX;
 
 /// The queues of a queue pair.
@@ -60,7 +60,7 @@ pub(crate) struct QpQueues {
     rq: RecvSource,
     /// The peer's rights: `enum ib_access_flags`.
     rights: Atomic<u32>,
-    /// Nanoseconds for which a Send may wait for a receive.
+    /// Nanoseconds for which a Send may wait for a receive; [`FOR_EVER`]: no limit.
     rnr_limit: Atomic<u64>,
     /// The stream holds a Send that waits for a receive.
     held: Atomic<bool>,
@@ -80,7 +80,7 @@ pub(crate) struct QpQueuesParts {
     pub(crate) send_cq: Arc<Cq>,
     /// The completion queue of receive work requests.
     pub(crate) recv_cq: Arc<Cq>,
-    /// The receive queue, its own or a shared one.
+    /// The receive queue: the queue pair's own, or a shared one.
     pub(crate) rq: RecvSource,
 }
 
@@ -131,13 +131,13 @@ impl QpQueues {
         self.object_slot.device()
     }
 
-    /// The counters of its device.
+    /// The counters of the queue pair's device.
     #[inline]
     pub(crate) fn counters(&self) -> &Counters {
         self.device().counters()
     }
 
-    /// The memory regions of its device.
+    /// The memory regions of the queue pair's device.
     #[inline]
     pub(crate) fn regions(&self) -> &RegionTable {
         self.device().regions()
@@ -178,7 +178,7 @@ impl QpQueues {
     /// Completes a send work request. Any context with interrupts on, with or without the stream
     /// held.
     ///
-    /// Returns `false` if the completion queue is full. The queue pair must go to the error state
+    /// Returns `false` if the completion queue is full. The queue pair must move to the error state
     /// then.
     #[inline]
     #[must_use]
@@ -204,12 +204,12 @@ impl QpQueues {
         Access::from_ib(self.rights.load(Relaxed)).has(need)
     }
 
-    /// Sets the [`rnr_limit`](Self::rnr_limit).
+    /// Sets the [`rnr_limit`](Self::rnr_limit) in nanoseconds; `None`: no limit.
     pub(crate) fn set_rnr_limit(&self, limit: Option<u64>) {
         self.rnr_limit.store(limit.unwrap_or(FOR_EVER), Relaxed);
     }
 
-    /// Nanoseconds for which a Send may wait for a receive; `None`: for ever.
+    /// Nanoseconds for which a Send may wait for a receive; `None`: no limit.
     pub(crate) fn rnr_limit(&self) -> Option<u64> {
         let limit = self.rnr_limit.load(Relaxed);
         (limit != FOR_EVER).then_some(limit)

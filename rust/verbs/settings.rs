@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Settings of a device. The module's parameters are their defaults.
+//! Settings of a device. The defaults are the module's parameters.
 
 use kernel::{
     prelude::*,

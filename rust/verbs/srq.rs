@@ -63,7 +63,7 @@ pub(crate) struct Srq {
     _object_slot: ObjectSlot,
     /// The protection domain.
     pd: PdId,
-    /// The number of work requests that the owner requested.
+    /// The number of elements: the requested number of work requests, rounded up to a power of two.
     max_wr: u32,
     /// The largest number of scatter-gather elements in a work request.
     max_sge: u8,
@@ -92,7 +92,10 @@ impl WorkItem for Srq {
 }
 
 impl Srq {
-    /// Makes a queue. Process context; sleeps.
+    /// Makes a queue of at least `attr.max_wr` work requests, rounded up to a power of two. Process
+    /// context; sleeps.
+    ///
+    /// `EINVAL` for attributes that are out of range, `ENOMEM`.
     pub(crate) fn new(
         object_slot: ObjectSlot,
         pd: PdId,

@@ -15,19 +15,20 @@ use super::pages::{
 };
 use crate::sys::bindings;
 
-/// The largest number of buffers in a chain: the rest of one, and 64 KiB.
+/// The largest number of buffers in a chain: a partly lent buffer, and 64 KiB in two further ones.
 const BLOCKS: usize = bindings::RSIW_MAX_PARTS as usize;
 
-/// The shortest rest of a buffer, in octets, that gets an FPDU of its own if no FPDU can continue
-/// in the next buffer. An FPDU that cannot be segmented is shorter: a Terminate has 80 octets (RFC
-/// 5040 section 4.8).
+/// The shortest rest of a buffer, in octets, for an FPDU of its own.
+///
+/// Applies if no FPDU can continue in the next buffer. An FPDU that cannot be segmented is shorter:
+/// a Terminate has 80 octets (RFC 5040 section 4.8).
 const PIECE: usize = 136;
 
 /// A chain of buffers. Offsets count octets from the beginning of the first buffer.
 ///
 /// # Invariants
 ///
-/// All `None` follow all buffers. A buffer after the last lent octet has no lent octet.
+/// Every `None` slot follows the buffers. A buffer after the last lent octet has no lent octet.
 #[derive(Default)]
 pub(crate) struct BlockChain {
     /// The buffers in order.
@@ -131,7 +132,7 @@ impl BlockChain {
             Some(off) => rest(front.last_mut()?.as_mut()?, off)?,
             None => &mut [],
         };
-        // What was written counts, so nothing fails after `f`.
+        // The octets that `f` has written count, so no failure may follow the call.
         let (written, value) = f(out);
         if !before.is_empty() {
             move_back(before, out, written);
@@ -183,7 +184,7 @@ impl BlockChain {
     }
 
     /// Lends octets `at..at + len` to TCP; returns their parts and the number of parts. `None`, and
-    /// nothing is lent, if the range leaves the chain.
+    /// no octet is lent, if the range is empty or leaves the chain.
     #[inline]
     pub(in crate::sys) fn lend(
         &mut self,
@@ -242,7 +243,7 @@ impl BlockChain {
     }
 }
 
-/// The place where [`BlockChain::fill`] lets octets be written.
+/// The place to which [`BlockChain::fill`] writes.
 struct Place {
     /// The index of the buffer.
     index: usize,
@@ -261,8 +262,8 @@ fn rest(block: &mut BurstBuf, off: usize) -> Option<&mut [u8]> {
     block.space().get_mut(skipped..)
 }
 
-/// Moves the first `written` octets of `out`, the beginning of a buffer, to `before`, the end of the
-/// previous one. Octets that do not fit are moved to the beginning of `out`.
+/// Moves the first `written` octets of `out`, the beginning of a buffer, to `before`, the end of
+/// the previous buffer. Octets that do not fit are moved to the beginning of `out`.
 #[inline(never)]
 fn move_back(before: &mut [u8], out: &mut [u8], written: usize) {
     let (src, _) = out.split_at_mut(written.min(out.len()));
@@ -399,7 +400,7 @@ mod tests {
         assert_eq!(written, LEN - 100);
         assert_eq!(write(&mut chain, end, 500, 1448, 500), None);
         assert!(is_right(&chain, end));
-        // What fits is written.
+        // An FPDU that fits into the rest is written.
         assert_eq!(write(&mut chain, end, 60, 1448, 60), Some(60));
         // TCP has taken a block, so there is room for the FPDU that did not fit.
         chain.lend(0, LEN).ok_or(EINVAL)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Octets that others may write to while they are read.
+//! Octets that another context may write to while the driver reads them.
 //!
 //! A process may write to memory while the device copies from it. A sender on this host may share
 //! the pages of a socket buffer with a file or a process. A slice would tell the compiler that
@@ -24,11 +24,11 @@ use kernel::{
 
 use crate::sys::bindings;
 
-/// A contiguous range of octets, which others may write to.
+/// A contiguous range of octets with possible concurrent writers.
 ///
 /// # Invariants
 ///
-/// `len` octets at `data` can be read during `'a`, by accesses that tolerate writes of others.
+/// `len` octets at `data` can be read during `'a`, by accesses that tolerate concurrent writes.
 #[derive(Clone, Copy)]
 pub(crate) struct Octets<'a> {
     /// The first octet.
@@ -66,7 +66,7 @@ impl<'a> Octets<'a> {
     ///
     /// # Safety
     ///
-    /// The octets can be read during `'a`; others may write to them.
+    /// The octets can be read during `'a`; concurrent writes are allowed.
     #[inline]
     pub(in crate::sys) unsafe fn from_raw(data: NonNull<u8>, len: usize) -> Self {
         // INVARIANT: By this function's contract.
@@ -92,7 +92,7 @@ impl<'a> Octets<'a> {
     /// The first `max` octets, or all if there are fewer.
     #[inline]
     pub(crate) fn up_to(self, max: usize) -> Self {
-        // INVARIANT: A part of the range can be read during `'a`, too.
+        // INVARIANT: A part of the range can be read during `'a` as well.
         Self {
             len: self.len.min(max),
             ..self
@@ -103,7 +103,7 @@ impl<'a> Octets<'a> {
     #[inline]
     pub(crate) fn after(self, n: usize) -> Option<Self> {
         let len = self.len.checked_sub(n)?;
-        // INVARIANT: A part of the range can be read during `'a`, too.
+        // INVARIANT: A part of the range can be read during `'a` as well.
         Some(Self {
             // SAFETY: `n` is at most the number of octets.
             data: unsafe { self.data.add(n) },
@@ -148,11 +148,12 @@ impl<'a> Octets<'a> {
     ///
     /// # Safety
     ///
-    /// `to` is valid for writes of as many octets. Others may access them concurrently.
+    /// `to` is valid for writes of as many octets. Concurrent accesses are allowed.
     #[inline]
     pub(in crate::sys) unsafe fn copy_to_raw(self, to: *mut u8) {
-        // SAFETY: By the type invariant, and by this function's contract. The two may overlap, if a
-        // process receives into memory that it sends: then any octets are a valid result.
+        // SAFETY: By the type invariant, and by this function's contract. The two ranges may
+        // overlap if a process receives into memory that it sends. Any octets are a valid result
+        // then.
         unsafe { bindings::memcpy(to.cast(), self.data.as_ptr().cast(), self.len) };
     }
 

@@ -52,14 +52,14 @@ const fn order_of(octets: u32) -> u32 {
 /// The allocation order of a whole buffer.
 const ORDER: u32 = order_of(BLOCK);
 
-/// The number of buffers that a CPU keeps, 2 MiB: the octets in flight of two streams over
-/// loopback. With fewer, buffers that TCP still holds fill all slots, and each burst allocates a
-/// block.
+/// The number of buffers that a CPU keeps, 2 MiB or more: the octets in flight of two streams
+/// over loopback. With fewer, buffers that TCP still holds fill all slots, and each burst allocates
+/// a block.
 const KEPT: usize = 64;
 
 const _: () = assert!(PAGE_SIZE << ORDER == BLOCK as usize);
 
-/// The number of per-CPU caches; more CPUs share them.
+/// The number of caches, one for each CPU; on machines with more CPUs, CPUs share caches.
 const CPUS: usize = 64;
 
 /// The buffers that a CPU keeps.
@@ -68,7 +68,7 @@ struct Kept {
     /// References to pages, or null.
     pages: [Atomic<*mut bindings::page>; KEPT],
     /// The slot after the last one used, modulo the number of slots. Not locked: a stale value only
-    /// costs time.
+    /// lengthens the search.
     next: Atomic<u32>,
 }
 
@@ -133,8 +133,7 @@ pub(crate) enum Reuse {
 /// `page` is the first of `1 << order` pages of one block, `data` is its address, and the value
 /// owns one reference to it. TCP has the other references; it only reads the first `lent` octets.
 /// Code that accesses no octet may have a reference for a short time (`folio_try_get()`). The sum
-/// of
-/// `lent` and `unused` is at most the size of the block.
+/// of `lent` and `unused` is at most the size of the block.
 pub(crate) struct BurstBuf {
     /// The first page of the block.
     page: NonNull<bindings::page>,
@@ -182,7 +181,7 @@ impl BurstBuf {
                 kept.next.store(next, Relaxed);
                 return Some(buf);
             }
-            // The buffer goes back to its slot: it is the next to become free.
+            // The buffer returns to its slot: TCP releases it before the buffers used later.
             buf.keep_in(slot);
         }
         None
@@ -239,8 +238,8 @@ impl BurstBuf {
         u32::from(self.unused)
     }
 
-    /// Cuts the buffer at `end`, or at the end of the lent octets if that is later. Ignored if the
-    /// cut would exceed 64 KiB.
+    /// Cuts the buffer at `end`, or at the end of the lent octets if that is later. No effect if
+    /// 64 KiB or more would be cut.
     pub(in crate::sys) fn end_at(&mut self, end: usize) {
         let end = u32::try_from(end).unwrap_or(u32::MAX).max(self.lent);
         // INVARIANT: `end` is at least `lent`.
@@ -248,7 +247,7 @@ impl BurstBuf {
     }
 
     /// Whether the value has the only reference. A temporary reference of a page scanner makes the
-    /// result `false`, too, so no caller may rely on `true` within a bounded time.
+    /// result `false` as well, so no caller may rely on `true` within a bounded time.
     #[inline]
     pub(crate) fn is_exclusive(&self) -> bool {
         // SAFETY: By the type invariant `page` is a page with a reference.
@@ -328,8 +327,8 @@ extern "C" fn count_pages() -> usize {
     blocks << ORDER
 }
 
-/// Frees about `pages` kept pages, at least a block; returns the number freed. For the shrinker,
-/// which may run under any lock: takes no lock, and does not sleep.
+/// Frees kept pages, at most `pages` rounded up to whole blocks; returns the number freed. For the
+/// shrinker, which may run under any lock: takes no lock, and does not sleep.
 extern "C" fn shrink_pages(pages: usize) -> usize {
     let most = pages.div_ceil(1 << ORDER);
     let shrink = |gone: usize, kept: &Kept| {
@@ -354,7 +353,8 @@ impl Pool {
     /// Registers the shrinker. The caller drops the value after the last buffer. Process context;
     /// sleeps. `ENOMEM` without memory.
     pub(crate) fn new() -> Result<Self> {
-        // SAFETY: Both functions live as long as the module, and may be called in any context.
+        // SAFETY: Both functions may be called in any context. `drop` frees the shrinker before
+        // their code is unloaded.
         let shrinker =
             unsafe { bindings::rsiw_shrinker_new(Some(count_pages), Some(shrink_pages)) };
         Ok(Self {
@@ -437,7 +437,7 @@ mod tests {
         let count = || kept().map_or(0, Kept::count);
         drop(buf);
         assert_eq!(count(), 1);
-        // Other CPUs may keep and take buffers meanwhile.
+        // Other CPUs may keep and take buffers concurrently.
         assert!(count_pages() >= 1 << ORDER);
         assert!(shrink_pages(usize::MAX) >= 1 << ORDER);
         assert_eq!(count(), 0);

@@ -77,7 +77,7 @@ impl<'a> SkbView<'a> {
 
     /// Makes a view of `len` octets of `skb` that the CPU can not read.
     pub(in crate::sys) fn unreadable(skb: NonNull<bindings::sk_buff>, len: u32) -> Self {
-        // INVARIANT: The view is not readable, so the invariant does not concern the memory.
+        // INVARIANT: The view is not readable, so the invariant does not require valid memory.
         Self {
             skb,
             base: 0,

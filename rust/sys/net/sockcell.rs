@@ -2,11 +2,11 @@
 
 //! Data that the lock of a socket guards.
 //!
-//! [`SockCell`] ties a value to one TCP socket. Only a [`Locked`] of that socket opens the cell; it
-//! comes from a callback, the spin lock or `lock_sock`. TCP calls back into its user while the user
-//! calls TCP: `sk_write_space` from `tcp_sendmsg_locked`, `sk_data_ready` from `sk_flush_backlog`.
-//! Such a nested call finds the cell open, and is refused. The nested call can set a flag,
-//! `missed`, for the holder.
+//! [`SockCell`] ties a value to one TCP socket. Only a [`Locked`] of that socket opens the cell. A
+//! callback, the spin lock, or `lock_sock` provides the [`Locked`]. TCP calls back into its user
+//! while the user calls TCP: `sk_write_space` from `tcp_sendmsg_locked`, `sk_data_ready` from
+//! `sk_flush_backlog`. Such a nested call cannot open the cell, which is open already. The nested
+//! call can set a flag, `missed`, for the holder.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -51,10 +51,10 @@ pub(crate) struct SockCell<T> {
 // orders those accesses between CPUs, so `T` is moved between threads, and not shared. `SockRef` is
 // a counted reference.
 unsafe impl<T: Send> Send for SockCell<T> {}
-// SAFETY: As above: a shared reference alone reaches nothing that is not under the socket lock.
+// SAFETY: As above: a shared reference alone gives access only to data under the socket lock.
 unsafe impl<T: Send> Sync for SockCell<T> {}
 
-/// The reason why a cell can not be opened.
+/// The reason why a cell cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenError {
     /// A caller further up the call chain has the cell open.
@@ -66,7 +66,8 @@ pub(crate) enum OpenError {
 impl<T> SockCell<T> {
     /// Makes a cell whose `value` the lock of `sock` guards, initialized in place. Any context.
     pub(crate) fn init<E>(sock: SockRef, value: impl Init<T, E>) -> impl Init<Self, E> {
-        // SAFETY: `UnsafeCell<T>` has the layout of `T`, and a valid `T` is a valid `UnsafeCell<T>`.
+        // SAFETY: `UnsafeCell<T>` has the layout of `T`, and every valid `T` is a valid
+        // `UnsafeCell<T>`.
         let value = unsafe { cast_init::<T, UnsafeCell<T>, E>(value) };
         init!(Self {
             sock,

@@ -7,8 +7,8 @@
 //! - [`UnheldSocket`]: an accepted connection without a reference to its network namespace
 //! - [`ListenSocket`]: a listening socket, and its incoming connections
 //! - [`SockRef`]: a reference, to lock the socket
-//! - [`Locked`]: the functions of the socket's holder; obtained by [`SockRef::lock`],
-//!   [`SockRef::try_lock_bh`], or as the argument of a callback ([`Handler`])
+//! - [`Locked`]: the functions of the context that holds the socket; obtained by
+//!   [`SockRef::lock`], [`SockRef::try_lock_bh`], or as the argument of a callback ([`Handler`])
 //!
 //! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
 //! [`include/net/tcp.h`](srctree/include/net/tcp.h)
@@ -120,12 +120,12 @@ impl Socket {
         }
     }
 
-    /// Asks the security modules whether the current process may connect to `addr`. The socket is
-    /// not connected yet.
+    /// Checks with the security modules whether the current process may connect to `addr`. The
+    /// socket is not connected yet.
     ///
     /// # Errors
     ///
-    /// `EACCES`, `EPERM`…: the error of a security module.
+    /// The error of a security module, such as `EACCES` or `EPERM`.
     pub(crate) fn ask_to_connect(&self, addr: &SocketAddr) -> Result {
         let mut storage = to_storage(addr);
         // SAFETY: The value owns the socket, which is not connected; the length is that of the
@@ -157,7 +157,7 @@ impl Socket {
     }
 
     /// Assigns a connection that a shared listener accepted to the process that made `owner`. The
-    /// connection gets the security label and the control groups of `owner`.
+    /// connection inherits the security label and the control groups of `owner`.
     ///
     /// # Errors
     ///
@@ -244,7 +244,7 @@ impl Socket {
         octets(received)
     }
 
-    /// The state of the connection. The answer may be stale when it returns.
+    /// The state of the connection, possibly stale after the return.
     pub(crate) fn tcp_state(&self) -> TcpState {
         // SAFETY: The value owns the socket.
         TcpState::from_raw(unsafe { bindings::rsiw_sk_state(self.base.sk()) })
@@ -267,8 +267,8 @@ impl Socket {
     /// Replaces the record of the installed handler, and drops the previous handler.
     fn put(&self, new: Installed) {
         let old = self.installed.replace(new);
-        // SAFETY: The callbacks of a connection run under its lock, which the exchange has held. So
-        // no callback uses the old handler.
+        // SAFETY: The callbacks of a connection run under its lock, which the exchange of callbacks
+        // has held. So no callback uses the old handler.
         unsafe { old.release() };
     }
 
@@ -296,8 +296,10 @@ impl Drop for Socket {
     }
 }
 
-/// A socket that is never connected. The process that owns a queue pair makes it. Connections
-/// accepted for the queue pair get its security label, control group and memory cgroup.
+/// A socket that is never connected, made by the process that owns a queue pair.
+///
+/// Connections accepted for the queue pair inherit the socket's security label, control group and
+/// memory cgroup.
 pub(crate) struct OwnerSock(Base);
 
 impl OwnerSock {
@@ -382,7 +384,7 @@ mod tests {
         let net = NetNs::init().ok_or(ENODEV)?;
         let socket = Socket::create(&net, Family::V4)?;
         socket.install(seen.clone());
-        // The listener of the pair is gone.
+        // The listener of the pair is closed.
         let begun = socket.connect_nonblocking(&nobody);
         assert!(eventually(|| socket.tcp_state() == TcpState::Close));
         let error = begun.err().or_else(|| socket.take_error());

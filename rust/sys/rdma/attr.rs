@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Attributes of queue pairs, ports and devices, between C structures and the driver.
+//! Attributes of queue pairs, ports and devices, converted between C structures and driver types.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -12,10 +12,10 @@ use crate::sys::{
     rdma::path::AddressVector,
 };
 
-/// States as the verbs name them (`enum ib_qp_state`).
+/// The state of a queue pair in verbs calls (`enum ib_qp_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IbState {
-    /// As made.
+    /// Reset: the state of a new queue pair.
     Reset,
     /// Initialised.
     Init,
@@ -31,12 +31,12 @@ pub(crate) enum IbState {
     Err,
 }
 
-/// What a queue pair can hold (`struct ib_qp_cap`).
+/// The capacity of a queue pair (`struct ib_qp_cap`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cap {
-    /// Send work requests.
+    /// Outstanding send work requests.
     pub(crate) max_send_wr: u32,
-    /// Receive work requests.
+    /// Outstanding receive work requests.
     pub(crate) max_recv_wr: u32,
     /// Scatter-gather elements of a send work request.
     pub(crate) max_send_sge: u32,
@@ -47,7 +47,7 @@ pub(crate) struct Cap {
 }
 
 impl IbState {
-    /// From `enum ib_qp_state`.
+    /// Converts a C value; `None` for an unknown value.
     fn from_raw(state: bindings::ib_qp_state) -> Option<Self> {
         Some(match state {
             bindings::ib_qp_state_IB_QPS_RESET => Self::Reset,
@@ -61,7 +61,7 @@ impl IbState {
         })
     }
 
-    /// To `enum ib_qp_state`.
+    /// The C value.
     fn to_raw(self) -> bindings::ib_qp_state {
         match self {
             Self::Reset => bindings::ib_qp_state_IB_QPS_RESET,
@@ -76,7 +76,7 @@ impl IbState {
 }
 
 impl Cap {
-    /// From the C structure.
+    /// Copies the C structure.
     pub(super) fn from_raw(cap: &bindings::ib_qp_cap) -> Self {
         Self {
             max_send_wr: cap.max_send_wr,
@@ -87,7 +87,7 @@ impl Cap {
         }
     }
 
-    /// Into the C structure.
+    /// Writes the C structure.
     pub(super) fn fill(&self, cap: &mut bindings::ib_qp_cap) {
         cap.max_send_wr = self.max_send_wr;
         cap.max_recv_wr = self.max_recv_wr;
@@ -97,49 +97,51 @@ impl Cap {
     }
 }
 
-/// A request to change attributes; `None` is what the mask leaves out.
+/// The arguments of `modify_qp`. A field is `None` if the attribute mask does not select it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Change {
-    /// The state to go to.
+    /// The requested state.
     pub(crate) state: Option<IbState>,
-    /// The state which the owner takes it to be in.
+    /// The current state according to the caller (`cur_qp_state`).
     pub(crate) current: Option<IbState>,
-    /// `enum ib_access_flags`.
+    /// Access flags (`enum ib_access_flags`).
     pub(crate) access: Option<u32>,
-    /// The port.
+    /// The port number.
     pub(crate) port: Option<u32>,
     /// The partition key index.
     pub(crate) pkey_index: Option<u16>,
-    /// Reads we may have outstanding (ORD).
+    /// The maximum number of outstanding RDMA Reads as initiator (ORD).
     pub(crate) max_rd_atomic: Option<u8>,
-    /// Reads the peer may have outstanding (IRD).
+    /// The maximum number of outstanding RDMA Reads as responder (IRD).
     pub(crate) max_dest_rd_atomic: Option<u8>,
     /// The path to the peer.
     pub(crate) path: Option<AddressVector>,
-    /// The peer's queue pair.
+    /// The peer's queue pair number.
     pub(crate) dest_qpn: Option<u32>,
     /// The peer's first packet sequence number.
     pub(crate) rq_psn: Option<u32>,
-    /// Our first packet sequence number.
+    /// The local first packet sequence number.
     pub(crate) sq_psn: Option<u32>,
-    /// `enum ib_mtu`.
+    /// The path MTU (`enum ib_mtu`).
     pub(crate) path_mtu: Option<u32>,
-    /// How long to wait for an answer: 4.096 us times two to the power of this; 0 for ever.
+    /// The timeout of a response as an exponent n: 4.096 us times 2^n. 0: no timeout.
     pub(crate) timeout: Option<u8>,
-    /// How often to try again.
+    /// The number of retries after a timeout.
     pub(crate) retry_count: Option<u8>,
-    /// How often to try again when the peer has no receive posted.
+    /// The number of retries when the peer has no receive posted; 7: unlimited.
     pub(crate) rnr_retry: Option<u8>,
-    /// How long the peer is to wait then, as a code.
+    /// The time that the peer waits before such a retry, as a code (RNR NAK timer).
     pub(crate) min_rnr_timer: Option<u8>,
-    /// The whole mask.
+    /// The attribute mask (`enum ib_qp_attr_mask`).
     mask: u32,
-    /// The mask or a value has something that an RNIC has not.
+    /// Whether the mask has a bit outside of `KNOWN`, or a state has an unknown value.
     pub(crate) unsupported: bool,
 }
 
-/// What an RNIC understands of `enum ib_qp_attr_mask`, or takes note of without effect: those that
-/// the connection manager and scripts made for InfiniBand give along.
+/// The bits of `enum ib_qp_attr_mask` that are accepted.
+///
+/// Some of these attributes have no effect on an RNIC. Connection managers and programs written for
+/// InfiniBand pass them.
 const KNOWN: u32 = bindings::ib_qp_attr_mask_IB_QP_STATE
     | bindings::ib_qp_attr_mask_IB_QP_CUR_STATE
     | bindings::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS
@@ -159,11 +161,11 @@ const KNOWN: u32 = bindings::ib_qp_attr_mask_IB_QP_STATE
     | bindings::ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY;
 
 impl Change {
-    /// What of `attr` the mask selects.
+    /// Copies the attributes that `mask` selects (`enum ib_qp_attr_mask`).
     ///
     /// # Safety
     ///
-    /// `ib_core` has prepared `attr` for `modify_qp`.
+    /// `ib_core` has prepared `attr` for `modify_qp`, including the address vector.
     pub(super) unsafe fn from_raw(attr: &bindings::ib_qp_attr, mask: u32) -> Self {
         let on = |bit: u32| mask & bit != 0;
         let mut unsupported = mask & !KNOWN != 0;
@@ -191,7 +193,8 @@ impl Change {
             max_dest_rd_atomic: on(bindings::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC)
                 .then_some(attr.max_dest_rd_atomic),
             path: on(bindings::ib_qp_attr_mask_IB_QP_AV)
-                // SAFETY: The core has filled in what belongs to the address vector.
+                // SAFETY: By this function's contract `ib_core` has filled in the address vector
+                // that `IB_QP_AV` selects.
                 .then(|| unsafe { AddressVector::from_raw(&attr.ah_attr) }),
             dest_qpn: number(bindings::ib_qp_attr_mask_IB_QP_DEST_QPN, attr.dest_qp_num),
             rq_psn: number(bindings::ib_qp_attr_mask_IB_QP_RQ_PSN, attr.rq_psn),
@@ -209,11 +212,15 @@ impl Change {
         }
     }
 
-    /// Whether InfiniBand has this transition of an RC queue pair in state `now`, with these
-    /// attributes and no other (InfiniBand specification, volume 1, section 11.2.5.2).
+    /// Whether InfiniBand allows this transition of an RC queue pair in state `now`.
+    ///
+    /// The mask must have all attributes that the transition requires, and no attribute that is
+    /// neither required nor optional (InfiniBand specification, volume 1, section 11.2.5.2). Any
+    /// context.
     pub(crate) fn is_transition_from(&self, now: IbState) -> bool {
         let to = self.state.unwrap_or(now);
-        // SAFETY: Looks up a table.
+        // SAFETY: The function only reads a constant table, which has an entry for each state and
+        // type.
         unsafe {
             bindings::ib_modify_qp_is_ok(
                 now.to_raw(),
@@ -225,37 +232,37 @@ impl Change {
     }
 }
 
-/// What `query_qp` tells.
+/// The results of `query_qp`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes {
-    /// The state.
+    /// The current state.
     pub(crate) state: IbState,
-    /// `enum ib_access_flags`.
+    /// Access flags (`enum ib_access_flags`).
     pub(crate) access: u32,
-    /// Reads we may have outstanding (ORD).
+    /// The maximum number of outstanding RDMA Reads as initiator (ORD).
     pub(crate) max_rd_atomic: u8,
-    /// Reads the peer may have outstanding (IRD).
+    /// The maximum number of outstanding RDMA Reads as responder (IRD).
     pub(crate) max_dest_rd_atomic: u8,
-    /// What it holds.
+    /// The capacity of the queue pair.
     pub(crate) cap: Cap,
-    /// Every send work request asks for a completion.
+    /// Whether every send work request generates a completion (`IB_SIGNAL_ALL_WR`).
     pub(crate) signal_all: bool,
-    /// The peer that its owner has named, if it was connected without rdma_cm.
+    /// The peer that the owner has set; `None` unless the queue pair is connected without rdma_cm.
     pub(crate) peer: Option<PeerAttributes>,
 }
 
-/// What `query_qp` tells of a peer that the owner of the queue pair has named.
+/// The attributes of a peer that the owner of the queue pair has set (`query_qp`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerAttributes {
-    /// The path to it.
+    /// The path to the peer.
     pub(crate) path: AddressVector,
     /// The peer's queue pair number.
     pub(crate) dest_qpn: u32,
     /// The peer's first packet sequence number.
     pub(crate) rq_psn: u32,
-    /// Ours; 0 as long as it was not told.
+    /// The local first packet sequence number; 0 if not set.
     pub(crate) sq_psn: u32,
-    /// `enum ib_mtu`.
+    /// The path MTU (`enum ib_mtu`).
     pub(crate) path_mtu: u32,
     /// As of [`Change::timeout`].
     pub(crate) timeout: u8,
@@ -268,7 +275,7 @@ pub(crate) struct PeerAttributes {
 }
 
 impl PeerAttributes {
-    /// Into the C structure.
+    /// Writes the C structure.
     fn fill(&self, attr: &mut bindings::ib_qp_attr) {
         self.path.fill(&mut attr.ah_attr);
         attr.dest_qp_num = self.dest_qpn;
@@ -283,7 +290,7 @@ impl PeerAttributes {
 }
 
 impl Attributes {
-    /// Into the C structures.
+    /// Writes the C structures. `mtu` is the path MTU unless a peer is set.
     pub(super) fn fill(
         &self,
         mtu: bindings::ib_mtu,
@@ -312,60 +319,60 @@ impl Attributes {
     }
 }
 
-/// A number of `struct ib_device_attr`, which not every kernel holds for signed.
+/// The type of a limit in `struct ib_device_attr`: signed before Linux 7.3.
 #[cfg(not(rsiw_linux_7_3))]
 type Count = c_int;
-/// A number of `struct ib_device_attr`.
+/// The type of a limit in `struct ib_device_attr`: unsigned since Linux 7.3.
 #[cfg(rsiw_linux_7_3)]
 type Count = u32;
 
-/// A limit as the C structure has it; all of them are far below 2^31.
+/// Converts a limit to its C type. All limits are far below 2^31, so the cast keeps the value.
 const fn count(n: u32) -> Count {
     n as Count
 }
 
-/// What a device can do, in numbers.
+/// The limits of a device (`struct ib_device_attr`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Queue pairs.
     pub(crate) qp: u32,
-    /// Work requests in a queue.
+    /// Work requests in a send or receive queue.
     pub(crate) qp_wr: u32,
     /// Scatter-gather elements of a work request.
     pub(crate) sge: u32,
-    /// The most pieces of an unsplit Read.
+    /// Scatter-gather elements of an RDMA Read that is not split.
     pub(crate) sge_rd: u32,
     /// Completion queues.
     pub(crate) cq: u32,
-    /// Entries of one.
+    /// Entries of a completion queue.
     pub(crate) cqe: u32,
     /// Memory regions.
     pub(crate) mr: u32,
-    /// Pieces of a fast-registration region.
+    /// Segments of a fast-registration region.
     pub(crate) fast_reg: u32,
     /// Protection domains.
     pub(crate) pd: u32,
-    /// Reads outstanding in each direction.
+    /// Outstanding RDMA Reads in each direction.
     pub(crate) rd_atom: u16,
     /// Shared receive queues.
     pub(crate) srq: u32,
-    /// Work requests in one.
+    /// Work requests in a shared receive queue.
     pub(crate) srq_wr: u32,
     /// Entries of the GID table.
     pub(crate) gids: u32,
-    /// Octets of a message.
+    /// The length of a message in octets.
     pub(crate) message: u32,
 }
 
 impl Limits {
-    /// Into the C structure, which is zeroed first.
+    /// Writes the C structure: these limits, `guid`, and constants. The other fields become 0.
     pub(super) fn fill(&self, guid: u64, attr: &mut bindings::ib_device_attr) {
         *attr = pin_init::zeroed();
         attr.sys_image_guid = guid;
         attr.fw_ver = module::FW_VER;
         attr.max_mr_size = u64::MAX;
         attr.page_size_cap = kernel::page::PAGE_SIZE as u64;
-        // The identity that users know from the in-tree soft-iWARP.
+        // The vendor identifier of the in-tree siw driver, which users expect.
         attr.vendor_id = 0x0062_6d74;
         attr.device_cap_flags = bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
         attr.kernel_cap_flags = u64::from(

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Use of an object of `ib_core`, which frees it.
+//! Counted use of verbs objects that `ib_core` frees.
 //!
-//! `ib_core` frees its `ib_qp`, `ib_cq` and `ib_srq` after our destroy callback has returned, while
-//! work items of ours may be about to use them. [`CoreRef`] counts the users; destroying waits for
-//! the last one and refuses new ones. The callbacks of the table of verbs make and retire it: the
-//! driver has references, and reaches the value only as a user.
+//! `ib_core` frees an `ib_qp`, `ib_cq` or `ib_srq` after the driver's destroy callback has
+//! returned. Work items of the driver may be about to use the object then. A [`CoreRef`] counts
+//! these users. Its retirement refuses new users and waits for the last one.
+//!
+//! Only the verbs callbacks create a [`CoreRef`]. The driver holds references to it, and accesses
+//! the value only as a counted user.
 
 use core::ops::Deref;
 
@@ -23,22 +25,22 @@ use kernel::{
     }, //
 };
 
-/// No more users are admitted.
+/// The bit of `CoreRef::users` that refuses new users.
 const RETIRED: u32 = 1 << 31;
 
-/// A pointer-like value and its users.
+/// A pointer to an object of `ib_core`, and the number of its users.
 #[pin_data]
 pub(crate) struct CoreRef<T> {
-    /// The value.
+    /// The pointer.
     value: T,
-    /// One for each user, one until it is retired, and [`RETIRED`] from then on.
+    /// The number of users, plus one for the owner until retirement, plus [`RETIRED`] afterwards.
     users: Atomic<u32>,
-    /// Completed when no user is left.
+    /// Completed when a retired value has no user.
     #[pin]
     idle: Completion,
 }
 
-/// The right to use the value for a while.
+/// A counted user that borrows the [`CoreRef`].
 struct User<'a, T>(&'a CoreRef<T>);
 
 impl<T> Drop for User<'_, T> {
@@ -55,16 +57,17 @@ impl<T> Deref for User<'_, T> {
     }
 }
 
-/// A user of the value for as long as it lives: retiring waits for it.
+/// A counted user that owns a reference to the [`CoreRef`]. Retirement waits until it is dropped.
 pub(crate) struct CoreHold<T>(Arc<CoreRef<T>>);
 
 impl<T> CoreHold<T> {
-    /// Leaves the user counted, until [`CoreRef::put_leaked`].
+    /// Keeps the user counted until [`CoreRef::put_leaked`].
     pub(in crate::sys) fn leak(self) -> Arc<CoreRef<T>> {
         let core = self.0.clone();
-        // The reference is given up by hand: what is not dropped is the user alone.
+        // Drops the `Arc` alone: `CoreHold::drop` would uncount the user.
         let this = core::mem::ManuallyDrop::new(self);
-        // SAFETY: Read once, and not used in `this` any more.
+        // SAFETY: The value is read once. `this` is not used afterwards, and `ManuallyDrop` does
+        // not drop it.
         drop(unsafe { core::ptr::read(&this.0) });
         core
     }
@@ -76,7 +79,9 @@ impl<T> Drop for CoreHold<T> {
     }
 }
 
-/// Retires a value whose object could not be made.
+/// A guard that retires a value when the creation of its object fails.
+///
+/// When the creation succeeds, the verbs callback forgets the guard.
 pub(super) struct RetireOnDrop<'a, T>(pub(super) &'a CoreRef<T>);
 
 impl<T> Drop for RetireOnDrop<'_, T> {
@@ -86,7 +91,7 @@ impl<T> Drop for RetireOnDrop<'_, T> {
 }
 
 impl<T> CoreRef<T> {
-    /// Starts with `value` in use by its owner. Process context; sleeps.
+    /// Makes a count for `value` with one user, the owner. Process context; sleeps.
     pub(super) fn new(value: T) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -98,27 +103,26 @@ impl<T> CoreRef<T> {
         )
     }
 
-    /// Counts another user for as long as the result lives; `None` once the value is being retired.
-    /// Any context.
+    /// Counts a user until the result is dropped; `None` once retirement has begun. Any context.
     pub(crate) fn hold(self: &Arc<Self>) -> Option<CoreHold<T>> {
         self.get().then(|| CoreHold(self.clone()))
     }
 
-    /// Counts a user off that was [leaked](CoreHold::leak). Any context.
+    /// Uncounts a user that [`CoreHold::leak`] has left counted. Any context.
     ///
     /// # Safety
     ///
-    /// It was leaked for the caller, which calls this once.
+    /// The caller owns a user that [`CoreHold::leak`] has left counted, and passes it once.
     pub(in crate::sys) unsafe fn put_leaked(&self) {
         self.put();
     }
 
-    /// Counts another user; `false` once the value is being retired: others that come and go all the
-    /// time would keep that from ending.
+    /// Counts a user; `false` once retirement has begun. A series of short users could otherwise
+    /// delay the end of retirement without bound.
     fn get(&self) -> bool {
         let mut users = self.users.load(Relaxed);
         loop {
-            // The retiring context has its own reference until then.
+            // Below `RETIRED` the count includes the owner, so it is never 0 here.
             let more = users.wrapping_add(1);
             if more >= RETIRED {
                 return false;
@@ -130,27 +134,28 @@ impl<T> CoreRef<T> {
         }
     }
 
-    /// Counts a user off. Any context.
+    /// Uncounts a user; the last one of a retired value ends the wait of `retire`. Any context.
     fn put(&self) {
         if self.users.fetch_sub(1, Full) == RETIRED | 1 {
             self.idle.complete_all();
         }
     }
 
-    /// Uses the value, unless it is retired.
+    /// Calls `f` with the value; `None` once retirement has begun. Retirement waits for `f`. Any
+    /// context.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
         self.get().then(|| f(&User(self)))
     }
 
-    /// The value without counting a user.
+    /// The value, without a counted user.
     ///
-    /// For what needs no live object.
+    /// For uses that do not access the object of `ib_core`, such as a comparison of pointers.
     pub(super) fn value(&self) -> &T {
         &self.value
     }
 
-    /// Admits no further user, counts the owner off and waits for the other users. Process context;
-    /// sleeps. The second time it waits only.
+    /// Refuses new users, uncounts the owner and waits for the other users. A second call only
+    /// waits. Process context; sleeps.
     pub(crate) fn retire(&self) {
         let mut users = self.users.load(Relaxed);
         while users < RETIRED {
@@ -174,13 +179,13 @@ mod tests {
     fn nobody_is_let_in_when_it_is_retired() -> Result {
         let one = CoreRef::new(7)?;
         assert!(one.get());
-        // As `retire` begins: there is a user left, and it waits for that.
+        // The first step of `retire`, which then waits for the remaining user.
         one.users.fetch_add(RETIRED, Full);
         one.put();
         assert!(!one.get());
         assert!(one.with(|_| ()).is_none());
         assert!(one.users.load(Relaxed) == RETIRED | 1);
-        // The last user ends the wait.
+        // The last user completes `idle`.
         one.put();
         one.idle.wait_for_completion();
         assert!(!one.get());
@@ -195,7 +200,7 @@ mod tests {
         one.retire();
         assert!(!one.get());
         assert!(one.hold().is_none());
-        // Once more, as its maker does.
+        // A second call returns, as `Object::empty` retires again.
         one.retire();
         Ok(())
     }

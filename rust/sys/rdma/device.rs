@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A device: allocation, registration, and its end.
+//! Allocation, registration and removal of RDMA devices (`struct ib_device`).
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -37,28 +37,28 @@ use crate::sys::{
 
 /// A counted reference to the memory of a device, registered or not.
 ///
-/// The driver's objects drop it in any context, RCU callbacks included. `ib_core` frees a device in
-/// process context only: below `ib_device_release()` it takes `netdev_lock` as a plain spin lock. So
-/// the count goes down in a work item.
+/// The driver's objects drop the reference in any context, RCU callbacks included. `ib_core` frees
+/// a device in process context only: `ib_device_release()` takes `netdev_lock` as a plain spin
+/// lock. So a work item drops the counted reference.
 pub(crate) struct DeviceRef(Arc<Counted>);
 
-/// The count, and the work item that takes it down.
+/// One counted reference to a `struct ib_device`, and the work item that drops it.
 ///
 /// # Invariants
 ///
-/// The reference is counted by the device's `struct device`, until the work item runs, once.
+/// The value owns one reference to the `struct device` of `device` until the work item runs, once.
 #[pin_data]
 struct Counted {
     /// The device.
     device: NonNull<bindings::ib_device>,
-    /// Takes the count down.
+    /// Drops the counted reference.
     #[pin]
     put: Work<Counted>,
 }
 
-// SAFETY: References may be dropped by any task.
+// SAFETY: The counter of a `struct device` is atomic, so any task may drop a reference.
 unsafe impl Send for Counted {}
-// SAFETY: As above.
+// SAFETY: As above; a shared reference gives access to the pointer only.
 unsafe impl Sync for Counted {}
 
 impl_has_work! {
@@ -69,17 +69,18 @@ impl WorkItem for Counted {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        // SAFETY: By the invariant of the type; queued once, by the end of the one `DeviceRef`.
+        // SAFETY: By the type invariant the reference is owned; only the drop of the one
+        // `DeviceRef` queues the work item.
         unsafe { bindings::rsiw_device_put(this.device.as_ptr()) }
     }
 }
 
 impl DeviceRef {
-    /// Counts another reference.
+    /// Takes a reference. Process context; sleeps.
     ///
     /// # Safety
     ///
-    /// `device` is alive.
+    /// `device` is allocated and not freed.
     unsafe fn new(device: NonNull<bindings::ib_device>) -> Result<Self> {
         let counted = Arc::pin_init(
             pin_init!(Counted {
@@ -88,8 +89,8 @@ impl DeviceRef {
             }),
             GFP_KERNEL,
         )?;
-        // INVARIANT: Counted here.
-        // SAFETY: The caller's promise.
+        // INVARIANT: The call below takes the reference.
+        // SAFETY: By this function's contract `device` is alive.
         unsafe { bindings::rsiw_device_get(device.as_ptr()) };
         Ok(Self(counted))
     }
@@ -99,18 +100,20 @@ impl DeviceRef {
         self.0.device.as_ptr()
     }
 
-    /// Ends the registration and waits until all users are gone. Process context; sleeps. Does
-    /// nothing more than wait when another context ends it or has ended it.
+    /// Unregisters the device, and waits until all users have released it. Process context; sleeps.
+    ///
+    /// If another context unregisters the device, or has done so, the call only waits for it.
     pub(crate) fn unregister(&self) {
-        // SAFETY: By the invariant of the type; `dealloc_driver` is set, so that the core frees
-        // what it made.
+        // SAFETY: The device is alive by the invariant of `Counted`. `dealloc_driver` is set, so
+        // `ib_core` itself drops the reference of the registration.
         unsafe { bindings::ib_unregister_device(self.as_ptr()) }
     }
 
-    /// Has the registration ended by a work item, if there is one. Any process context, also
-    /// under the RTNL.
+    /// Queues the unregistration of a registered device to a work item of `ib_core`. Otherwise it
+    /// has no effect. Process context, also under the RTNL.
     pub(crate) fn unregister_queued(&self) {
-        // SAFETY: By the invariant of the type; only called while registered.
+        // SAFETY: The device is alive by the invariant of `Counted`. `rsiw_device_try_get` succeeds
+        // only for a registered device, and keeps it registered until the put.
         unsafe {
             if bindings::rsiw_device_try_get(self.as_ptr()) {
                 bindings::ib_unregister_device_queued(self.as_ptr());
@@ -119,9 +122,9 @@ impl DeviceRef {
         }
     }
 
-    /// The table of GIDs has changed. Any context.
+    /// Dispatches `IB_EVENT_GID_CHANGE` of port 1, if the device is registered. Any context.
     pub(crate) fn gids_changed(&self) {
-        // SAFETY: As above.
+        // SAFETY: As above; the event outlives the call, which copies it.
         unsafe {
             if bindings::rsiw_device_try_get(self.as_ptr()) {
                 let mut event: bindings::ib_event = pin_init::zeroed();
@@ -134,9 +137,11 @@ impl DeviceRef {
         }
     }
 
-    /// Shows the interface to `f`; `None` when it is on its way out. Process context.
+    /// Calls `f` with the network interface of the device; `None` if the device has none any more.
+    /// Process context.
     pub(crate) fn with_netdev<R>(&self, f: impl FnOnce(&Netdev<'_>) -> R) -> Option<R> {
-        // SAFETY: By the invariant of the type; the interface is held as long as it is shown.
+        // SAFETY: The device is alive by the invariant of `Counted`. The reference that
+        // `ib_device_get_netdev` takes is put after `f` has returned.
         unsafe {
             let held = bindings::ib_device_get_netdev(self.as_ptr(), 1);
             let result = Netdev::new(held.cast()).map(|netdev| f(&netdev));
@@ -147,51 +152,59 @@ impl DeviceRef {
         }
     }
 
-    /// Whether the core gives the device to the network namespace `net`. It does in shared mode. In
-    /// exclusive mode it does if the device is in that namespace. Any context.
+    /// Whether `ib_core` lets processes of network namespace `net` use the device
+    /// (`rdma_dev_access_netns()`).
+    ///
+    /// In shared mode each namespace has access. In exclusive mode only the namespace of the device
+    /// has. Any context.
     pub(crate) fn is_accessible_in(&self, net: usize) -> bool {
-        // SAFETY: By the invariant of the type; the namespace is compared only.
+        // SAFETY: The device is alive by the invariant of `Counted`; `net` is only compared.
         unsafe { bindings::rdma_dev_access_netns(self.as_ptr(), net as *const bindings::net) }
     }
 
-    /// The network namespace of the interface; `None` when either is on its way out. Process
-    /// context.
+    /// The network namespace of the interface; `None` if the interface or the namespace is being
+    /// removed. Process context.
     pub(crate) fn netns(&self) -> Option<NetNs> {
         self.with_netdev(|netdev| netdev.netns()).flatten()
     }
 }
 
 impl Drop for DeviceRef {
-    /// Any context.
+    /// Queues the work item that drops the counted reference. Any context.
     fn drop(&mut self) {
         let _ = work::devices().enqueue(self.0.clone());
     }
 }
 
-/// A device that is not registered yet.
+/// An allocated device that is not registered yet.
 pub(crate) struct Allocated<D: Driver> {
-    /// The device; the one reference that `ib_dealloc_device()` drops.
+    /// The device, with the reference that `ib_dealloc_device()` drops.
     device: NonNull<bindings::ib_device>,
-    /// Its network namespace, which the core names in it without a reference: once the device is
-    /// registered, the end of the namespace takes it along. Taken by [`register`](Self::register).
+    /// The network namespace of the device; [`register`](Self::register) takes it.
+    ///
+    /// `ib_core` stores a pointer to the namespace without a reference. Once the device is
+    /// registered, the exit of the namespace removes the device.
     netns: Option<NetNs>,
-    /// The driver.
+    /// The driver of the device.
     _driver: PhantomData<D>,
 }
 
 impl<D: CmOps> Allocated<D> {
-    /// A device for an interface, in the interface's network namespace.
+    /// Allocates a device in the network namespace of `netdev`. Process context; sleeps.
     ///
-    /// `ENODEV`: the namespace is on its way out.
+    /// # Errors
+    ///
+    /// `ENODEV`: the namespace is being removed. `ENOMEM`.
     pub(crate) fn new(netdev: &Netdev<'_>) -> Result<Self> {
         let netns = netdev.netns().ok_or(ENODEV)?;
-        // SAFETY: The size is that of our object, which begins with an `ib_device`; the namespace is
-        // held.
+        // SAFETY: The size is that of `DeviceObject`, which begins with an `ib_device`. `netns`
+        // holds a reference to the namespace.
         let device = unsafe {
             bindings::_ib_alloc_device(size_of::<DeviceObject<D>>(), netns.as_ptr().cast())
         };
         let device = NonNull::new(device).ok_or(ENOMEM)?;
-        // SAFETY: Fresh; the core copies the table.
+        // SAFETY: The device is new, and no other context uses it. `ib_set_device_ops` copies the
+        // table.
         unsafe {
             bindings::ib_set_device_ops(device.as_ptr(), &Vtable::<D>::OPS);
             Vtable::<D>::add_settings(device.as_ptr());
@@ -203,16 +216,20 @@ impl<D: CmOps> Allocated<D> {
         })
     }
 
-    /// A reference of any lifetime.
+    /// A reference to the device, which may outlive this value. Process context; sleeps.
     pub(crate) fn reference(&self) -> Result<DeviceRef> {
-        // SAFETY: Alive.
+        // SAFETY: This value owns a reference to the device.
         unsafe { DeviceRef::new(self.device) }
     }
 
-    /// Registers the device as `name` for the driver's `inner`, with a port on `netdev`.
+    /// Registers the device as `name` for the driver's object `inner`, with port 1 on `netdev` and
+    /// node GUID `guid`. Process context; sleeps.
     ///
-    /// Process context; sleeps. `EEXIST` when the name is taken. On failure
-    /// [`removed`](Driver::removed) has been called.
+    /// On failure `ib_core` has called [`removed`](Driver::removed).
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`: a device has this name. Other errors of `ib_register_device()`.
     pub(crate) fn register(
         mut self,
         name: &CStr,
@@ -220,13 +237,13 @@ impl<D: CmOps> Allocated<D> {
         netdev: &Netdev<'_>,
         guid: u64,
     ) -> Result {
-        // Kept until the core knows the device.
+        // Held until the device is registered.
         let _netns = self.netns.take();
         let device = self.device.as_ptr();
         core::mem::forget(self);
-        // SAFETY: Alive and not registered: others may know it, but do not use these fields yet,
-        // and no reference to the whole is made. On failure it is deallocated as
-        // `ib_register_device()` demands.
+        // SAFETY: The device is alive and not registered. Other contexts may have references, but
+        // do not use these fields yet, and no reference to the whole structure is formed. On
+        // failure the device is deallocated as `ib_register_device()` demands.
         unsafe {
             DeviceObject::<D>::fill(device, inner, None, [None, None]);
             (*device).node_type = bindings::RDMA_NODE_RNIC as u8;
@@ -256,7 +273,7 @@ impl<D: CmOps> Allocated<D> {
             if result.is_err() {
                 bindings::ib_dealloc_device(device);
             }
-            // The core's word for a name that is taken.
+            // `ib_core` returns `ENFILE` for a name in use.
             result.map_err(|error| if error == ENFILE { EEXIST } else { error })
         }
     }
@@ -264,12 +281,13 @@ impl<D: CmOps> Allocated<D> {
 
 impl<D: Driver> Drop for Allocated<D> {
     fn drop(&mut self) {
-        // SAFETY: Never registered.
+        // SAFETY: The device was never registered, and this value owns the reference that the call
+        // drops.
         unsafe { bindings::ib_dealloc_device(self.device.as_ptr()) }
     }
 }
 
-/// Copies octets into a C array, cut short if need be, with a NUL at the end.
+/// Copies octets into a zeroed C array. A NUL remains at the end; longer input is truncated.
 fn fill_chars(to: &mut [kernel::ffi::c_char], from: &[u8]) {
     let room = to.len().saturating_sub(1);
     for (to, from) in to.iter_mut().take(room).zip(from) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a driver provides to `ib_core`.
+//! The interface between `ib_core` and a driver: the trait [`Driver`], and the arguments of its
+//! functions.
 //!
-//! The objects are the driver's own, in [`Arc`]s that the memory which `ib_core` allocates holds;
-//! so they may outlive it. Unless it says otherwise a function is called in process context and
-//! may sleep.
+//! A driver object is in an [`Arc`]. The structure that `ib_core` allocates holds one reference, so
+//! the object may outlive that structure. Functions run in process context and may sleep, unless
+//! their comments say otherwise.
 
 use kernel::{
     prelude::*,
@@ -49,11 +50,11 @@ use crate::sys::rdma::{
 
 /// Parameters of a new completion queue.
 pub(crate) struct CqRequest {
-    /// Entries at least.
+    /// The minimum number of entries.
     pub(crate) entries: u32,
-    /// The owner.
+    /// The owner of the queue.
     pub(crate) owner: Owner,
-    /// The queue as `ib_core` knows it.
+    /// The `ib_cq` of the queue.
     pub(crate) core: Arc<CoreRef<CoreCq>>,
 }
 
@@ -61,87 +62,89 @@ pub(crate) struct CqRequest {
 pub(crate) struct QpRequest<'a, D: Driver> {
     /// The protection domain.
     pub(crate) pd: &'a Arc<D::Pd>,
-    /// Where ends of send work requests go.
+    /// The completion queue of send work requests.
     pub(crate) send_cq: Arc<D::Cq>,
-    /// Where ends of receive work requests go.
+    /// The completion queue of receive work requests.
     pub(crate) recv_cq: Arc<D::Cq>,
-    /// The receive queue it shares, if it does.
+    /// The shared receive queue, if any.
     pub(crate) srq: Option<Arc<D::Srq>>,
     /// The requested capacity.
     pub(crate) cap: Cap,
-    /// Every send work request asks for a completion.
+    /// Whether every send work request generates a completion (`IB_SIGNAL_ALL_WR`).
     pub(crate) signal_all: bool,
-    /// The owner.
+    /// The owner of the queue pair.
     pub(crate) owner: Owner,
-    /// The queue pair as `ib_core` knows it.
+    /// The `ib_qp` of the queue pair.
     pub(crate) core: Arc<CoreRef<CoreQp>>,
 }
 
-/// Results of making a queue pair.
+/// Attributes of a new queue pair.
 pub(crate) struct QpInfo<'a> {
-    /// The number of the queue pair.
+    /// The queue pair number.
     pub(crate) number: u32,
     /// The actual capacity.
     pub(crate) cap: Cap,
-    /// The ring of its send queue.
+    /// The ring of the send queue.
     pub(crate) sq: &'a Arc<Ring>,
-    /// The ring of its own receive queue.
+    /// The ring of the receive queue; `None` with a shared receive queue.
     pub(crate) rq: Option<&'a Arc<Ring>>,
 }
 
-/// Attributes of a shared receive queue.
+/// Attributes of a shared receive queue (`struct ib_srq_attr`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SrqAttr {
-    /// Work requests.
+    /// The maximum number of outstanding work requests.
     pub(crate) max_wr: u32,
-    /// Scatter-gather elements of each.
+    /// The maximum number of scatter-gather elements of a work request.
     pub(crate) max_sge: u32,
-    /// Fewer work requests than this give an event, once; 0: no event.
+    /// The limit event is dispatched once when the queue has fewer work requests than this; 0: no
+    /// event.
     pub(crate) limit: u32,
 }
 
-/// A registration of a process's memory.
+/// Parameters of a user memory region.
 pub(crate) struct UserMr {
-    /// The pages.
+    /// The pinned pages.
     pub(crate) pages: UserPages,
-    /// The key octet that the process wants.
+    /// The low octet of the STag that the process requests; 0 by default.
     pub(crate) key: u8,
-    /// The tagged offset of the first octet.
+    /// The tagged offset of the first octet (`iova`).
     pub(crate) iova: u64,
-    /// Octets.
+    /// The length in octets, not 0.
     pub(crate) len: u64,
-    /// `enum ib_access_flags`.
+    /// Access flags (`enum ib_access_flags`).
     pub(crate) access: u32,
 }
 
-/// The condition under which a completion queue calls a kernel user.
+/// The completions that call the handler of a kernel user's armed completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
-    /// At a solicited or unsuccessful completion.
+    /// A solicited or unsuccessful completion (`IB_CQ_SOLICITED`).
     Solicited,
-    /// At any completion.
+    /// Any completion (`IB_CQ_NEXT_COMP`).
     Next,
 }
 
-/// A driver of RDMA devices.
+/// A driver of RDMA devices: the verbs, and callbacks about devices and interfaces.
 ///
 /// # Safety
 ///
-/// Kernel users lend their memory for a time that no type here can follow. The driver promises to keep
-/// to it:
+/// Kernel users give a driver access to their memory for a time that no type of this module
+/// expresses. An implementation keeps these rules:
 ///
-/// - [`KernelMemory`] is accessed at addresses only that a kernel user's work request in that ring
-///   names. It names them with the local DMA key, or with that of a region of
-///   [`reg_dma_mr`](Self::reg_dma_mr). The access ends before the completion of the work request is
-///   handed out.
-/// - The pieces that [`stage_mr`](Self::stage_mr) has had filled in are accessed only between the
-///   work request that registers them and the one that invalidates them. They are not accessed
+/// - [`KernelMemory`] of a ring is accessed only at addresses in work requests that a kernel user
+///   has posted to that ring. The work request names the local DMA key, or the key of a region of
+///   [`reg_dma_mr`](Self::reg_dma_mr). The access ends before the driver reports the completion of
+///   the work request.
+/// - Segments filled in by [`stage_mr`](Self::stage_mr) are accessed only between two work
+///   requests: the one that registers them and the one that invalidates them. They are not accessed
 ///   after [`dereg_mr`](Self::dereg_mr) has returned.
-/// - The queue pair that a completion names has not been destroyed.
+/// - The queue pair of a completion is not destroyed when the completion is reported.
 ///
-/// Nor can one follow when a network namespace ends. Some sockets do not keep their namespace: those of
-/// `ListenSocket::create_shared`, and what such a listener accepts until it is held. None of them, and
-/// no reference to one, is left in a namespace when [`netns_exit`](Self::netns_exit) has returned for it.
+/// No type expresses the end of a network namespace either. Sockets of
+/// `ListenSocket::create_shared` hold no reference to their namespace, nor do accepted sockets
+/// before they are held. When [`netns_exit`](Self::netns_exit) has returned for a namespace, no
+/// such socket of the namespace exists, and no reference to one.
 pub(crate) unsafe trait Driver: Sized + 'static {
     /// A device.
     type Device: Send + Sync + 'static;
@@ -156,74 +159,77 @@ pub(crate) unsafe trait Driver: Sized + 'static {
     /// A memory region.
     type Mr: Send + Sync + 'static;
 
-    /// What its devices can do.
+    /// The limits of each device.
     const LIMITS: Limits;
-    /// What `ibv_devinfo` calls it.
+    /// The node description of each device, which `ibv_devinfo` prints.
     const DESCRIPTION: &'static CStr;
-    /// Names of the counters of a port.
+    /// The names of the counters of a port, at most 48.
     const COUNTERS: &'static [&'static CStr];
 
-    /// Makes a device of that name on an interface (`rdma link add`).
+    /// Makes a device named `name` on an interface (`rdma link add`). The interface exists during
+    /// the call.
     fn new_link(name: &CStr, netdev: &Netdev<'_>) -> Result;
-    /// An event of an interface. Under the RTNL.
+    /// Handles an event of an interface. Called under the RTNL.
     fn netdev_event(event: NetdevEvent, netdev: &Netdev<'_>);
-    /// IP addresses, or the link, of some interface have changed.
+    /// Handles a change of the IP addresses or the link of any interface.
     fn interfaces_changed();
-    /// A network namespace, identified by a number, is going.
+    /// Handles the exit of the network namespace with identity `net`, before its interfaces and
+    /// sockets are removed. Called without the RTNL.
     fn netns_exit(net: usize);
-    /// The core is about to give the device to its clients: at its registration, and after
-    /// `rdma dev set netns`. After an error the device has no clients. Process context.
+    /// Called before `ib_core` adds the device to its clients: at registration, and after `rdma dev
+    /// set netns`. After an error the device has no clients.
     fn enable(device: &Self::Device) -> Result;
-    /// The device is gone for its users; the core's reference to it is dropped after this.
+    /// Called when no user of the device is left, or when its registration has failed. `ib_core`
+    /// drops its reference to the object afterwards.
     fn removed(device: &Arc<Self::Device>);
-    /// Megabits per second of the interface, as far as known; 0: not known. Any context.
+    /// The last known link speed of the interface in megabits per second; 0: unknown. Any context.
     fn speed(device: &Self::Device) -> u32;
-    /// The value of a setting.
+    /// The value of a sysfs setting.
     fn setting(device: &Self::Device, setting: Setting) -> u32;
-    /// Changes a setting, for what begins afterwards; `EINVAL` for a value out of range.
+    /// Changes a sysfs setting. `EINVAL`: the value is out of range.
     fn set_setting(device: &Self::Device, setting: Setting, value: u32) -> Result;
-    /// The GID at `index`; all zero for an empty entry. Any context.
+    /// The GID at `index` of the GID table; all zero for an empty entry. Any context.
     fn gid(device: &Self::Device, index: u32) -> [u8; 16];
-    /// The counter of that number.
+    /// The value of the counter named `COUNTERS[index]`.
     fn counter(device: &Self::Device, index: usize) -> u64;
 
-    /// Makes a protection domain.
+    /// Creates a protection domain.
     fn create_pd(device: &Arc<Self::Device>) -> Result<Arc<Self::Pd>>;
 
-    /// Makes a completion queue.
+    /// Creates a completion queue.
     fn create_cq(device: &Arc<Self::Device>, request: CqRequest) -> Result<Arc<Self::Cq>>;
     /// The number and the ring of a completion queue.
     fn cq_info(cq: &Self::Cq) -> (u32, &Arc<Ring>);
-    /// No handler of the queue is called any more after this.
+    /// Destroys a completion queue. No handler of the queue runs after the return.
     fn destroy_cq(cq: &Arc<Self::Cq>);
-    /// Hands completions out. Any context.
+    /// Moves completions to `room`, in order, until it is full or the queue is empty. Any context.
     fn poll_cq(device: &Self::Device, cq: &Self::Cq, room: &mut WcRoom<'_>);
-    /// Arms the queue; returns whether it has completions already. Any context.
+    /// Arms the queue; returns whether it already has completions. Any context.
     fn arm_cq(cq: &Self::Cq, arm: Arm) -> bool;
 
-    /// Makes a queue pair.
+    /// Creates a queue pair.
     fn create_qp(device: &Arc<Self::Device>, request: QpRequest<'_, Self>)
         -> Result<Arc<Self::Qp>>;
-    /// What there is to tell of it.
+    /// The number, the capacity and the rings of a queue pair.
     fn qp_info(qp: &Self::Qp) -> QpInfo<'_>;
-    /// The core's object refers to the queue pair from now on.
+    /// Called when the `ib_qp` refers to the queue pair. `iw_cm` may take references from then on.
     fn qp_is_made(qp: &Arc<Self::Qp>);
-    /// Adds attributes for `rdma resource show`.
+    /// Adds the driver attributes of `rdma resource show qp`.
     fn describe_qp(qp: &Self::Qp, attrs: &mut ResAttrs<'_>);
-    /// Changes attributes.
+    /// Changes attributes of a queue pair, its state included.
     fn modify_qp(device: &Arc<Self::Device>, qp: &Arc<Self::Qp>, change: &Change) -> Result;
-    /// Tells attributes.
+    /// Reads the attributes of a queue pair.
     fn query_qp(qp: &Self::Qp) -> Attributes;
-    /// The queue pair makes no completion and no event after this.
+    /// Destroys a queue pair. It generates no completion and no event after the return.
     fn destroy_qp(device: &Arc<Self::Device>, qp: &Arc<Self::Qp>);
-    /// Posts send work requests; stops at the first that can not be. Any context.
+    /// Posts send work requests, up to the first that is refused. Any context.
     fn post_send(qp: &Arc<Self::Qp>, wrs: &mut SendWrs<'_>) -> Result;
-    /// Posts receive work requests; stops at the first that can not be. Any context.
+    /// Posts receive work requests, up to the first that is refused. Any context.
     fn post_recv(qp: &Arc<Self::Qp>, wrs: &mut RecvWrs<'_>) -> Result;
-    /// A process has posted something.
+    /// The doorbell of a process that has posted work requests to its mapped send queue.
     fn doorbell(qp: &Arc<Self::Qp>);
 
-    /// Makes a shared receive queue.
+    /// Creates a shared receive queue.
     fn create_srq(
         device: &Arc<Self::Device>,
         pd: &Arc<Self::Pd>,
@@ -233,37 +239,37 @@ pub(crate) unsafe trait Driver: Sized + 'static {
     ) -> Result<Arc<Self::Srq>>;
     /// The ring of a shared receive queue.
     fn srq_ring(srq: &Self::Srq) -> &Arc<Ring>;
-    /// What it is like.
+    /// Reads the attributes of a shared receive queue.
     fn query_srq(srq: &Self::Srq) -> SrqAttr;
-    /// Arms the limit event.
+    /// Sets the limit of the limit event; 0 disarms it.
     fn limit_srq(srq: &Self::Srq, limit: u32) -> Result;
-    /// The queue makes no event after this.
+    /// Destroys a shared receive queue. It generates no event after the return.
     fn destroy_srq(srq: &Arc<Self::Srq>);
-    /// Posts receive work requests; stops at the first that can not be. Any context.
+    /// Posts receive work requests, up to the first that is refused. Any context.
     fn post_srq(srq: &Self::Srq, wrs: &mut RecvWrs<'_>) -> Result;
 
-    /// Registers memory of a process.
+    /// Registers pinned memory of a process.
     fn reg_user_mr(
         device: &Arc<Self::Device>,
         pd: &Arc<Self::Pd>,
         mr: UserMr,
     ) -> Result<Arc<Self::Mr>>;
-    /// Registers all kernel memory; `access` are `enum ib_access_flags`.
+    /// Registers all kernel memory. `access` are access flags (`enum ib_access_flags`).
     fn reg_dma_mr(
         device: &Arc<Self::Device>,
         pd: &Arc<Self::Pd>,
         memory: KernelMemory,
         access: u32,
     ) -> Result<Arc<Self::Mr>>;
-    /// Makes a region for fast registration with `max` pieces.
+    /// Creates a region for fast registration of at most `max` segments.
     fn alloc_mr(device: &Arc<Self::Device>, pd: &Arc<Self::Pd>, max: u32) -> Result<Arc<Self::Mr>>;
-    /// The key of a region.
+    /// The key (STag) of a region.
     fn mr_key(mr: &Self::Mr) -> u32;
-    /// Tells `rdma resource show` of a region.
+    /// Adds the driver attributes of `rdma resource show mr`.
     fn describe_mr(mr: &Self::Mr, attrs: &mut ResAttrs<'_>);
-    /// Has `fill` take the pieces for the next registration; the number is how many it may take.
-    /// Any context.
+    /// Lets `fill` store the segments of the next registration. Its second argument is their
+    /// maximum number. Any context.
     fn stage_mr<R>(mr: &Self::Mr, fill: impl FnOnce(&mut Segments, usize) -> R) -> Result<R>;
-    /// Nothing accesses the memory any more after this.
+    /// Deregisters a region. Its memory is not accessed after the return.
     fn dereg_mr(mr: &Arc<Self::Mr>);
 }

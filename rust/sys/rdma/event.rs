@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls up: completion handlers and asynchronous events.
+//! Completion handlers and asynchronous events: calls from the driver to users of the verbs.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -16,57 +16,62 @@ use crate::sys::{
     }, //
 };
 
-/// Asynchronous events of a queue pair (`enum ib_event_type`).
+/// An asynchronous event of a queue pair (`enum ib_event_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum QpEvent {
-    /// The stream broke for a reason that no completion reports.
+    /// The connection failed for a reason that no completion reports.
     Fatal = bindings::ib_event_type_IB_EVENT_QP_FATAL,
-    /// The peer accessed memory without the right.
+    /// The peer accessed memory without the access rights.
     AccessErr = bindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
-    /// Nothing is taken from the shared receive queue any more.
+    /// The queue pair takes no further work requests from its shared receive queue.
     LastWqeReached = bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
 }
 
 impl QpEvent {
-    /// All of them.
+    /// All events.
     pub(crate) const ALL: [Self; 3] = [Self::Fatal, Self::AccessErr, Self::LastWqeReached];
 
-    /// A bit of its own.
+    /// The bit of the event in a set of events.
     pub(crate) const fn bit(self) -> u32 {
         1 << self as u32
     }
 }
 
-/// A completion queue as `ib_core` knows it.
+/// The `ib_cq` of a completion queue.
 ///
 /// # Invariants
 ///
-/// Valid until our `destroy_cq` returns, which retires the [`CoreRef`] that it is used through.
+/// The pointer is valid until the driver's `destroy_cq` returns. `destroy_cq` retires the
+/// [`CoreRef`] through which the value is used.
 pub(crate) struct CoreCq(NonNull<bindings::ib_cq>);
 
-// SAFETY: `ib_core` allows handlers to be called from anywhere.
+// SAFETY: The handlers of `ib_core` may be called on any CPU and in any task.
 unsafe impl Send for CoreCq {}
-// SAFETY: As above.
+// SAFETY: As above, also concurrently.
 unsafe impl Sync for CoreCq {}
 
 impl CoreCq {
-    /// Wraps the queue that `create_cq` is making.
+    /// Wraps the `ib_cq` that `create_cq` initialises.
     pub(super) fn new(cq: NonNull<bindings::ib_cq>) -> Self {
         Self(cq)
     }
 
-    /// Whether the completion handler only schedules something, as those of `ib_core` do. It may be
-    /// called in any context and under locks then.
+    /// Whether the completion handler only schedules work, as the handlers of `ib_core` do. Any
+    /// context.
+    ///
+    /// Such a handler may be called in any context and under locks.
     pub(crate) fn handler_only_schedules(&self) -> bool {
-        // SAFETY: By the invariant of the type; the fields are set before the queue is used.
+        // SAFETY: By the type invariant the pointer is valid; the fields are constant once the
+        // queue is in use.
         let (user, own, context) = unsafe {
             let cq = self.0.as_ptr();
             let own = !(*cq).wc.is_null();
             (!(*cq).uobject.is_null(), own, (*cq).poll_ctx)
         };
-        // A queue of `ib_create_cq()` has a handler of its user, and says `IB_POLL_SOFTIRQ`, which
-        // is 0. `ib_core` has an array of completions only for queues that it polls itself.
+        // A queue of `ib_create_cq()` has its user's handler, and its `poll_ctx` is 0, which is
+        // `IB_POLL_SOFTIRQ`. Only queues that `ib_core` itself polls have an array of completions
+        // (`wc`).
         user || own
             && matches!(
                 context,
@@ -76,10 +81,12 @@ impl CoreCq {
             )
     }
 
-    /// Calls the completion handler.
+    /// Calls the completion handler, in the context that the handler demands
+    /// ([`handler_only_schedules`](Self::handler_only_schedules)).
     pub(crate) fn call_handler(&self) {
         let cq = self.0.as_ptr();
-        // SAFETY: By the invariant of the type; a handler takes the queue and its context.
+        // SAFETY: By the type invariant the pointer is valid; the handler's arguments are the queue
+        // and its context.
         unsafe {
             if let Some(handler) = (*cq).comp_handler {
                 handler(cq, (*cq).cq_context);
@@ -87,10 +94,12 @@ impl CoreCq {
         }
     }
 
-    /// Reports lost completions to the owner. Process context; the handler may sleep.
+    /// Dispatches `IB_EVENT_CQ_ERR` to the owner: completions were lost. Process context; the
+    /// handler may sleep.
     pub(crate) fn dispatch_error(&self) {
         let cq = self.0.as_ptr();
-        // SAFETY: By the invariant of the type; a handler takes an event and the context.
+        // SAFETY: By the type invariant the pointer is valid; the handler's arguments are an event
+        // and the context.
         unsafe {
             if let Some(handler) = (*cq).event_handler {
                 let mut event: bindings::ib_event = pin_init::zeroed();
@@ -103,28 +112,29 @@ impl CoreCq {
     }
 }
 
-/// A queue pair as `ib_core` knows it.
+/// The `ib_qp` of a queue pair.
 ///
 /// # Invariants
 ///
-/// As of [`CoreCq`].
+/// As for [`CoreCq`], with `destroy_qp`.
 pub(crate) struct CoreQp(QpPtr);
 
-// SAFETY: As of `CoreCq`.
+// SAFETY: As for `CoreCq`.
 unsafe impl Send for CoreQp {}
-// SAFETY: As of `CoreCq`.
+// SAFETY: As for `CoreCq`.
 unsafe impl Sync for CoreQp {}
 
 impl CoreQp {
-    /// Wraps the queue pair that `create_qp` is making.
+    /// Wraps the `ib_qp` that `create_qp` initialises.
     pub(super) fn new(qp: NonNull<bindings::ib_qp>) -> Self {
         Self(QpPtr(qp))
     }
 
-    /// Reports an event to the owner. Process context; the handler may sleep.
+    /// Dispatches an event to the owner. Process context; the handler may sleep.
     pub(crate) fn dispatch(&self, event: QpEvent) {
         let qp = self.0.as_ptr();
-        // SAFETY: By the invariant of the type; a handler takes an event and the context.
+        // SAFETY: By the type invariant the pointer is valid; the handler's arguments are an event
+        // and the context.
         unsafe {
             if let Some(handler) = (*qp).event_handler {
                 let mut raw: bindings::ib_event = pin_init::zeroed();
@@ -138,34 +148,36 @@ impl CoreQp {
 }
 
 impl CoreRef<CoreQp> {
-    /// The pointer, for completions.
+    /// The pointer to the `ib_qp`, for completions and comparisons. Any context.
     pub(crate) fn ptr(&self) -> QpPtr {
         self.value().0
     }
 }
 
-/// A shared receive queue as `ib_core` knows it.
+/// The `ib_srq` of a shared receive queue.
 ///
 /// # Invariants
 ///
-/// As of [`CoreCq`].
+/// As for [`CoreCq`], with `destroy_srq`.
 pub(crate) struct CoreSrq(NonNull<bindings::ib_srq>);
 
-// SAFETY: As of `CoreCq`.
+// SAFETY: As for `CoreCq`.
 unsafe impl Send for CoreSrq {}
-// SAFETY: As of `CoreCq`.
+// SAFETY: As for `CoreCq`.
 unsafe impl Sync for CoreSrq {}
 
 impl CoreSrq {
-    /// Wraps the queue that `create_srq` is making.
+    /// Wraps the `ib_srq` that `create_srq` initialises.
     pub(super) fn new(srq: NonNull<bindings::ib_srq>) -> Self {
         Self(srq)
     }
 
-    /// Reports to the owner that the queue has fallen below its limit. Process context.
+    /// Dispatches `IB_EVENT_SRQ_LIMIT_REACHED` to the owner: the queue has fewer work requests than
+    /// its limit. Process context; the handler may sleep.
     pub(crate) fn dispatch_limit(&self) {
         let srq = self.0.as_ptr();
-        // SAFETY: By the invariant of the type; a handler takes an event and the context.
+        // SAFETY: By the type invariant the pointer is valid; the handler's arguments are an event
+        // and the context.
         unsafe {
             if let Some(handler) = (*srq).event_handler {
                 let mut event: bindings::ib_event = pin_init::zeroed();
@@ -184,11 +196,12 @@ mod tests {
 
     use super::*;
 
-    /// What is thought of the handler of a kernel user's queue.
+    /// `handler_only_schedules` of a kernel user's queue with polling context `context`. `own`: the
+    /// queue has an array of completions.
     fn at_once(context: bindings::ib_poll_context, own: bool) -> bool {
         let mut raw = MaybeUninit::<bindings::ib_cq>::zeroed();
         let cq = NonNull::from(&mut raw).cast::<bindings::ib_cq>();
-        // SAFETY: All zero is a valid queue, and there is no other reference to it.
+        // SAFETY: A zeroed `ib_cq` is a valid value, and only this function has a pointer to it.
         unsafe {
             (*cq.as_ptr()).poll_ctx = context;
             if own {
@@ -198,8 +211,8 @@ mod tests {
         CoreCq::new(cq).handler_only_schedules()
     }
 
-    /// A direct poller may post from its handler, and its context has the value of zeroed memory
-    /// (docs/locking.md: no foreign code under a socket lock).
+    /// The handler of a directly polled queue may post work requests. The polling context of a
+    /// zeroed queue is `IB_POLL_SOFTIRQ` (docs/locking.md: no foreign code under a socket lock).
     #[test]
     fn handlers_of_others_are_not_called_under_locks() {
         for context in [

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The iWARP connection manager of `ib_core` (`iw_cm`).
+//! Bindings to `iw_cm`, the iWARP connection manager of the kernel.
 //!
-//! `iw_cm` calls five functions of the table of verbs to make connections, and receives events
-//! about them. It calls BUG() on an event in the wrong state, so the states are types here:
+//! `iw_cm` calls five callbacks of the verbs table to establish connections, and receives events
+//! about them. It calls `BUG()` on an event in the wrong state. So each state is a type of its own
+//! here:
 //!
 //! ```text
 //! ConnectCall --commit--> Connecting --connected--> Connected --closed-->
@@ -13,13 +14,13 @@
 //! ListenCall  --commit--> Listening  --request---->  (an AcceptCall for it comes later)
 //! ```
 //!
-//! Each arrow consumes what it starts from, and what is dropped half way sends the events that
-//! `iw_cm` waits for. A call that is dropped before its `commit` sends none, as `iw_cm` wants it
-//! of a call that returns an error.
+//! Each arrow is a function; all but `request` consume the value at the left. A value that is
+//! dropped without such a call sends the events that `iw_cm` waits for. A call that is dropped
+//! before `commit` sends no event: `iw_cm` expects none when its callback returns an error.
 //!
-//! - [`id`]: a counted reference to what `iw_cm` knows of a connection
-//! - [`event`]: the states and the events
-//! - [`callbacks`]: the functions for the table of verbs
+//! - [`id`]: counted references to `struct iw_cm_id`
+//! - [`event`]: the states, and the events between them
+//! - [`callbacks`]: the C functions for the verbs table
 //!
 //! C header: [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h)
 
@@ -59,24 +60,25 @@ use crate::sys::rdma::{
     wr::QpPtr, //
 };
 
-/// The driver's name of a listener or of a connection that `iw_cm` has not decided on.
+/// The driver's identifier of a listener or a connection.
 ///
-/// `iw_cm` keeps it for the driver; a number, so that one that is too old is found out.
+/// `iw_cm` stores it for the driver (`provider_data`). It is a number and not a pointer, so the
+/// driver can detect an outdated one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Handle(NonZeroUsize);
 
 impl Handle {
-    /// Makes a handle of a number; `None` for 0.
+    /// Makes a handle from a number; `None` for 0.
     pub(crate) fn new(number: usize) -> Option<Self> {
         NonZeroUsize::new(number).map(Self)
     }
 
-    /// The handle as `iw_cm` stores it: a pointer that is never followed.
+    /// The handle as a pointer for `provider_data`, which no code dereferences.
     fn to_provider_data(self) -> *mut c_void {
         core::ptr::without_provenance_mut(self.0.get())
     }
 
-    /// The handle that `iw_cm` has stored; `None` for a null pointer.
+    /// The handle in `provider_data`; `None` for a null pointer.
     pub(in crate::sys) fn from_provider_data(data: *mut c_void) -> Option<Self> {
         Self::new(data.addr())
     }
@@ -85,32 +87,34 @@ impl Handle {
 /// The user's parameters of a connection (`struct iw_cm_conn_param`).
 #[derive(Clone, Copy)]
 pub(crate) struct ConnParam<'a> {
-    /// The number of the queue pair.
+    /// The queue pair number.
     pub(crate) qpn: u32,
-    /// The queue pair that a kernel user has given its `rdma_cm_id`, for comparison.
+    /// The address of the queue pair that a kernel user has bound to its `rdma_cm_id`, only for
+    /// comparison; 0 if none.
     own_qp: usize,
-    /// Read Requests the peer may have outstanding here; as large as the user likes.
+    /// The requested number of outstanding RDMA Reads as responder (IRD), any value.
     pub(crate) ird: u32,
-    /// Read Requests this side wants to have outstanding; as large as the user likes.
+    /// The requested number of outstanding RDMA Reads as initiator (ORD), any value.
     pub(crate) ord: u32,
-    /// The user's octets for the peer, 0 to 65535 of them.
+    /// Private data for the peer, 0 to 65535 octets.
     pub(crate) private_data: &'a [u8],
 }
 
 impl ConnParam<'_> {
-    /// Whether it comes from the kernel user that has made `qp`, by way of `rdma_cm`.
+    /// Whether the kernel user that created `qp` has passed the parameters through `rdma_cm`.
     pub(crate) fn is_of_owner(&self, qp: QpPtr) -> bool {
         qp.as_ptr().addr() == self.own_qp
     }
 }
 
-/// The driver's side of `iw_cm`. Process context, may sleep, where nothing else is said.
+/// The callbacks of `iw_cm`. Functions run in process context and may sleep, unless their comments
+/// say otherwise.
 pub(crate) trait CmOps: Driver {
-    /// Begins to connect. When it returns an error the call has not been committed.
+    /// Begins to connect. On an error the call was not committed.
     fn connect(device: &Arc<Self::Device>, call: ConnectCall, param: &ConnParam<'_>) -> Result;
 
-    /// Accepts a connection that was announced by [`Listening::request`]. When it returns an
-    /// error the call has not been committed, and the connection is gone.
+    /// Accepts a connection that [`Listening::request`] has announced. On an error the call was not
+    /// committed, and the connection is closed.
     fn accept(
         device: &Arc<Self::Device>,
         connection: Handle,
@@ -118,20 +122,23 @@ pub(crate) trait CmOps: Driver {
         param: &ConnParam<'_>,
     ) -> Result;
 
-    /// Refuses a connection that was announced by [`Listening::request`].
+    /// Rejects a connection that [`Listening::request`] has announced, with private data for the
+    /// peer.
     fn reject(device: &Arc<Self::Device>, connection: Handle, private_data: &[u8]) -> Result;
 
-    /// Begins to listen, with a queue of `backlog` connections as TCP understands it.
+    /// Begins to listen, with a TCP backlog of `backlog` connections.
     fn listen(device: &Arc<Self::Device>, call: ListenCall, backlog: u32) -> Result<Handle>;
 
-    /// Ends listening.
+    /// Stops listening.
     fn unlisten(device: &Arc<Self::Device>, listener: Handle);
 
-    /// Adds attributes of a connection or a listener, which may have ended, for `rdma resource
-    /// show`.
+    /// Adds the driver attributes of a connection or a listener, which may have ended, for `rdma
+    /// resource show cm_id`.
     fn describe_cm_id(device: &Arc<Self::Device>, handle: Handle, attrs: &mut ResAttrs<'_>);
 
-    /// Finds a queue pair by its number, which is not destroyed until `iw_cm` gives it back. Any
-    /// context.
+    /// Looks up a queue pair by number, and takes a reference. The destruction of the queue pair
+    /// waits until `iw_cm` drops the reference.
+    ///
+    /// Process context, under a spin lock of `iw_cm` with interrupts disabled; must not sleep.
     fn find_qp(device: &Arc<Self::Device>, number: u32) -> Option<CoreHold<CoreQp>>;
 }

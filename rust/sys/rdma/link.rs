@@ -2,9 +2,10 @@
 
 //! Types of `rdma link add`.
 //!
-//! Two modules must not register the same type. The core warns, ignores the second one, and crashes
-//! when that is taken out again. So the module has type `siw` only as long as the in-tree module of
-//! that name is not loaded. The module unregisters the type before the in-tree module is loaded.
+//! Only one module may register a type. On a second registration `ib_core` warns and ignores the
+//! entry. It crashes when that entry is unregistered. So the module registers type `siw` only while
+//! the in-tree module of that name is not loaded. The module unregisters the type before the
+//! in-tree module is loaded.
 //!
 //! C header: [`include/rdma/rdma_netlink.h`](srctree/include/rdma/rdma_netlink.h)
 
@@ -31,27 +32,31 @@ use crate::sys::{
     }, //
 };
 
-/// A registered type of link.
+/// A registered type of `rdma link add`.
 ///
 /// # Invariants
 ///
-/// In the list of the core from the end of initialisation until dropped.
+/// `ops` is in the list of `ib_core` from the end of initialisation until the value is dropped.
 #[pin_data(PinnedDrop)]
 pub(crate) struct LinkType<D: Driver> {
-    /// The entry.
+    /// The entry in the list of `ib_core`.
     #[pin]
     ops: Opaque<bindings::rdma_link_ops>,
-    /// The driver.
+    /// The driver of the devices.
     _driver: PhantomData<D>,
 }
 
-// SAFETY: The entry belongs to the list.
+// SAFETY: After initialisation only `ib_core` accesses the entry, under its own lock.
 unsafe impl<D: Driver> Send for LinkType<D> {}
 // SAFETY: As above.
 unsafe impl<D: Driver> Sync for LinkType<D> {}
 
 impl<D: Driver> LinkType<D> {
-    /// Registers type `name`; `EEXIST` if it was taken after all.
+    /// Registers type `name`. Process context; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`: another module has registered the type.
     pub(crate) fn new(name: &'static CStr) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             ops: Opaque::new(bindings::rdma_link_ops {
@@ -60,9 +65,9 @@ impl<D: Driver> LinkType<D> {
                 ..pin_init::zeroed()
             }),
             _driver: PhantomData,
-            // The address is only final now.
+            // The entry is pinned, so its address is final here.
             _: {
-                // SAFETY: A pinned entry that `drop` takes out again.
+                // SAFETY: The entry is pinned, and `drop` unregisters it.
                 if !unsafe { bindings::rsiw_link_register(ops.get()) } {
                     return Err(EEXIST);
                 }
@@ -70,17 +75,19 @@ impl<D: Driver> LinkType<D> {
         })
     }
 
-    /// Makes a device.
+    /// `newlink`: makes a device (`rdma link add`). Process context; sleeps.
     ///
     /// # Safety
     ///
-    /// Called by the core with a name and an interface that stay during the call.
+    /// `ib_core` calls it with a NUL-terminated name and an interface, which both stay valid during
+    /// the call.
     unsafe extern "C" fn newlink(
         name: *const kernel::ffi::c_char,
         netdev: *mut bindings::net_device,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract the name and the interface are valid during the
+            // call.
             let (name, netdev) = unsafe {
                 (
                     CStr::from_char_ptr(name),
@@ -96,35 +103,37 @@ impl<D: Driver> LinkType<D> {
 #[pinned_drop]
 impl<D: Driver> PinnedDrop for LinkType<D> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the invariant of the type; waits for a `newlink` that is under way.
+        // SAFETY: By the type invariant the entry is registered. The call waits for running calls
+        // of `newlink`.
         unsafe { bindings::rdma_link_unregister(self.ops.get()) }
     }
 }
 
-/// A type of link that yields to another module.
+/// A type of `rdma link add` that is unregistered while another module needs it.
 ///
 /// # Invariants
 ///
-/// The notifier is registered from the end of initialisation until dropped.
+/// The notifier is registered from the end of initialisation until the value is dropped.
 #[pin_data(PinnedDrop)]
 pub(crate) struct SharedLinkType<D: Driver> {
     /// The notifier of loaded and unloaded modules.
     #[pin]
     block: Opaque<bindings::notifier_block>,
-    /// The name of the type, which is also that of the other module.
+    /// The name of the type and of the other module.
     name: &'static CStr,
-    /// The registration, while the other module is not loaded.
+    /// The registration; `None` while the other module is loaded, or after a failed registration.
     #[pin]
     link: Mutex<Option<Pin<KBox<LinkType<D>>>>>,
 }
 
-// SAFETY: The block belongs to the chain, the rest to a mutex.
+// SAFETY: Only the notifier chain accesses the block, under its own lock. The name is constant, and
+// a mutex protects the registration.
 unsafe impl<D: Driver> Send for SharedLinkType<D> {}
 // SAFETY: As above.
 unsafe impl<D: Driver> Sync for SharedLinkType<D> {}
 
 impl<D: Driver> SharedLinkType<D> {
-    /// Registers type `name` while no module of that name is loaded.
+    /// Registers type `name` whenever no module of that name is loaded. Process context; sleeps.
     pub(crate) fn new(name: &'static CStr) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             block: Opaque::new(bindings::notifier_block {
@@ -133,11 +142,11 @@ impl<D: Driver> SharedLinkType<D> {
             }),
             name,
             link <- new_mutex!(None, "rsiw_shared_link"),
-            // The address is only final now.
+            // The block is pinned, so its address is final here.
             _: {
-                // SAFETY: A pinned block that `drop` takes out again.
+                // SAFETY: The block is pinned, and `drop` unregisters it.
                 to_result(unsafe { bindings::register_module_notifier(block.get()) })?;
-                // SAFETY: A name.
+                // SAFETY: The name is a NUL-terminated string.
                 if !unsafe { bindings::rsiw_module_present(name.as_char_ptr()) } {
                     *link.lock() = Self::register(name);
                 }
@@ -145,24 +154,24 @@ impl<D: Driver> SharedLinkType<D> {
         })
     }
 
-    /// Registers the type; a failure is ignored.
+    /// Registers the type; `None` on failure, which is not reported. Process context; sleeps.
     fn register(name: &'static CStr) -> Option<Pin<KBox<LinkType<D>>>> {
         KBox::pin_init(LinkType::new(name), GFP_KERNEL).ok()
     }
 
-    /// A module is loaded or unloaded.
+    /// The module notifier: a module is loaded or unloaded. Process context.
     ///
     /// # Safety
     ///
-    /// Called by the chain of modules with our block and a module.
+    /// The chain of module events calls it with the block of this type and a `struct module`.
     unsafe extern "C" fn module_event(
         block: *mut bindings::notifier_block,
         event: kernel::ffi::c_ulong,
         data: *mut c_void,
     ) -> c_int {
-        // SAFETY: The block is part of a value that stays as long as it is registered.
+        // SAFETY: The block is a field of a value that exists as long as the block is registered.
         let this = unsafe { &*container_of!(Opaque::cast_from(block), Self, block) };
-        // SAFETY: The data of this chain is a module.
+        // SAFETY: The data of this chain is a `struct module`, and the name is NUL-terminated.
         if unsafe { bindings::rsiw_module_is(data, this.name.as_char_ptr()) } {
             match event as bindings::module_state {
                 bindings::module_state_MODULE_STATE_COMING => {
@@ -185,7 +194,7 @@ impl<D: Driver> SharedLinkType<D> {
 #[pinned_drop]
 impl<D: Driver> PinnedDrop for SharedLinkType<D> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the invariant of the type; no callback runs after this has returned.
+        // SAFETY: By the type invariant the block is registered. No callback runs after the call.
         unsafe { bindings::unregister_module_notifier(self.block.get()) };
     }
 }

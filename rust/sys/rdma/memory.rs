@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory behind registered regions and local keys.
+//! The memory behind registered regions and local keys, and copies from and to it.
 //!
-//! A region is made of one of
-//! - [`UserPages`]: pages of a process, pinned by `ib_umem`,
-//! - [`Segments`]: pieces of kernel memory from a scatterlist (fast registration),
-//! - [`KernelMemory`]: all of it, for the local DMA key and DMA regions.
+//! The memory of a region is one of these:
+//! - [`UserPages`]: pages of a process, pinned by `ib_umem`
+//! - [`Segments`]: kernel memory of a scatterlist (fast registration)
+//! - [`KernelMemory`]: all kernel memory, for the local DMA key and DMA regions
 //!
-//! The device has no DMA hardware, so `ib_core` hands kernel virtual addresses through where others
-//! get DMA addresses (`ib_uses_virt_dma()`).
+//! The device has no DMA hardware. So `ib_core` passes kernel virtual addresses in the place of DMA
+//! addresses (`ib_uses_virt_dma()`).
 //!
 //! C headers: [`include/rdma/ib_umem.h`](srctree/include/rdma/ib_umem.h),
 //! [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
@@ -36,43 +36,47 @@ use crate::sys::{
     mm::octets::Octets, //
 };
 
-/// Pages of a process, pinned for as long as this value lives.
+/// Pages of a process, pinned until the value is dropped.
 ///
 /// # Invariants
 ///
-/// `umem` is a pinned `ib_umem`, and `pages` are all of its pages in order. The first octet in use
-/// is at `first` of the first page.
+/// `umem` is a pinned `ib_umem`, and `pages` are all of its pages in order. The range begins at
+/// offset `first` of the first page.
 pub(crate) struct UserPages {
-    /// The pinned memory.
+    /// The pin of the pages.
     umem: NonNull<bindings::ib_umem>,
-    /// The pages.
+    /// The pages, in order.
     pages: KVVec<*mut bindings::page>,
-    /// Offset of the first octet in the first page.
+    /// The offset of the first octet in the first page.
     first: usize,
-    /// Octets in all.
+    /// The length of the range in octets.
     len: u64,
-    /// They were pinned to be written to. Others are those of a read-only mapping, or shared with
-    /// other processes until they write to them.
+    /// Whether the pages are pinned for writing. Other pages belong to a read-only mapping, or are
+    /// shared with other processes until a write (copy on write).
     writable: bool,
 }
 
-// SAFETY: The umem may be used and released by any task; pages have no owner.
+// SAFETY: Any task may use and release an `ib_umem`; pages have no owner.
 unsafe impl Send for UserPages {}
-// SAFETY: Only copies are made through a shared reference, which tolerate the accesses of others.
+// SAFETY: A shared reference gives only copies, by operations that tolerate concurrent accesses
+// (`Octets`).
 unsafe impl Sync for UserPages {}
 
 impl UserPages {
-    /// Pins `len` octets at `start` of the current process; `access` are `enum ib_access_flags`.
+    /// Pins `len` octets at `start` of the current process. `access` are access flags (`enum
+    /// ib_access_flags`). Process context; sleeps.
     ///
-    /// Process context; sleeps. Subject to `RLIMIT_MEMLOCK`; fails with `EFAULT` where the process
-    /// itself lacks the rights.
+    /// # Errors
+    ///
+    /// `EFAULT`: the process itself lacks the access rights. `ENOMEM`: the pages exceed
+    /// `RLIMIT_MEMLOCK`, or there is no memory. `EINVAL`: the range is invalid.
     pub(super) fn pin(
         device: *mut bindings::ib_device,
         start: u64,
         len: u64,
         access: u32,
     ) -> Result<Self> {
-        // SAFETY: `device` is the one whose verb is being executed; any range may be asked for.
+        // SAFETY: `device` is the device of the current verbs call; the function accepts any range.
         let umem = unsafe { bindings::rsiw_umem_get(device, start, len, access as c_int) };
         let umem = NonNull::new(from_err_ptr(umem)?).ok_or(ENOMEM)?;
         let mut this = Self {
@@ -80,17 +84,18 @@ impl UserPages {
             pages: KVVec::new(),
             first: (start as usize) % PAGE_SIZE,
             len,
-            // SAFETY: A pinned umem.
+            // SAFETY: `umem` was pinned above.
             writable: unsafe { bindings::rsiw_umem_writable(umem.as_ptr()) },
         };
-        // SAFETY: A pinned umem.
+        // SAFETY: `umem` was pinned above.
         let n = unsafe { bindings::rsiw_umem_num_pages(umem.as_ptr()) };
-        // Up to gigabytes, with which the process itself is charged.
+        // The array has 8 octets for each page, up to gigabytes. So it is charged to the memory
+        // cgroup of the process.
         let flags = GFP_KERNEL_ACCOUNT | __GFP_NOWARN;
         this.pages = KVVec::from_elem(core::ptr::null_mut(), n, flags)?;
-        // SAFETY: A pinned umem, and an array of `n` elements.
+        // SAFETY: `umem` was pinned above, and the array has `n` elements.
         let found = unsafe { bindings::rsiw_umem_pages(umem.as_ptr(), this.pages.as_mut_ptr(), n) };
-        // INVARIANT: Checked here that there are as many pages as the range needs.
+        // INVARIANT: The check ensures that there are as many pages as the range needs.
         let need = (len as usize)
             .checked_add(this.first)
             .ok_or(EINVAL)?
@@ -101,7 +106,8 @@ impl UserPages {
         Ok(this)
     }
 
-    /// Moves octets from `off` on.
+    /// Copies octets at offset `off`, in the direction of `mover`. Any context. `EFAULT` beyond the
+    /// end; nothing is copied then.
     #[inline]
     fn walk(&self, off: u64, mut mover: impl Mover) -> Result {
         let end = off.checked_add(mover.left() as u64).ok_or(EFAULT)?;
@@ -113,11 +119,11 @@ impl UserPages {
             let page = *self.pages.get(at / PAGE_SIZE).ok_or(EFAULT)?;
             let within = at % PAGE_SIZE;
             let len = mover.left().min(PAGE_SIZE.wrapping_sub(within));
-            // SAFETY: By the invariant of the type a pinned page.
+            // SAFETY: By the type invariant `page` is pinned.
             let base = unsafe { bindings::kmap_local_page(page) };
-            // SAFETY: `within + len <= PAGE_SIZE` octets of the mapped page.
+            // SAFETY: The mapped page has `within + len <= PAGE_SIZE` octets.
             unsafe { mover.step(base.cast::<u8>().add(within), len) };
-            // SAFETY: The last mapping made here.
+            // SAFETY: `base` is the most recent local mapping of this context.
             unsafe { bindings::kunmap_local(base) };
             at = at.wrapping_add(len);
         }
@@ -126,56 +132,56 @@ impl UserPages {
 }
 
 impl Drop for UserPages {
-    /// Sleeps: unpinning pages marks them dirty.
+    /// Unpins the pages. Process context; sleeps, as unpinning marks pages dirty.
     fn drop(&mut self) {
-        // SAFETY: By the invariant of the type; the pages are not used after this.
+        // SAFETY: By the type invariant `umem` is pinned. The pages are not used afterwards.
         unsafe { bindings::ib_umem_release(self.umem.as_ptr()) }
     }
 }
 
-/// A piece of kernel memory.
+/// A contiguous range of kernel memory.
 #[derive(Clone, Copy)]
 struct Segment {
-    /// The kernel address of the piece.
+    /// The kernel address of the first octet.
     addr: u64,
-    /// Offset behind its last octet from the start of the region.
+    /// The offset behind the last octet, from the start of the region.
     end: u64,
 }
 
-/// Pieces of kernel memory, in order, as one range.
+/// Ranges of kernel memory that a region joins to one range, in order.
 ///
 /// # Invariants
 ///
-/// Each segment is kernel memory which the user of the region leaves to the device as long as the
-/// region is valid. `end` of the segments does not decrease.
+/// Each segment is kernel memory that the user of the region leaves to the device as long as the
+/// region is valid. `end` does not decrease from a segment to the next.
 pub(crate) struct Segments {
-    /// The pieces; the capacity is that of the region.
+    /// The segments; the capacity is that of the region.
     list: KVec<Segment>,
 }
 
 impl Segments {
-    /// An empty list for `max` pieces. `flags` decide about the context: the memory is never
-    /// `vmalloc()`'s, which is not allowed in atomic context.
+    /// Makes an empty list for `max` segments. The context is that of `flags`: `kmalloc()`
+    /// allocates the list, as `vmalloc()` is not allowed in atomic context.
     pub(crate) fn with_capacity(max: usize, flags: Flags) -> Result<Self> {
         Ok(Self {
             list: KVec::with_capacity(max, flags)?,
         })
     }
 
-    /// Octets in all.
+    /// The length of all segments in octets.
     pub(crate) fn total(&self) -> u64 {
         self.list.last().map_or(0, |last| last.end)
     }
 
-    /// Takes the pieces of a mapped scatterlist behind its first `offset` octets, as many as fit
-    /// into `max`. Gives the number of entries taken and the first address.
+    /// Stores the segments of a mapped scatterlist behind its first `offset` octets, at most `max`.
+    /// Returns the number of stored entries, and the first address.
     ///
     /// Any context.
     ///
     /// # Safety
     ///
     /// `sg` is a list of `nents` entries mapped for an `ib_device` with virtual DMA. Its memory
-    /// stays with the device as long as the verbs demand that of the user of a region.
+    /// stays available to the device as long as the verbs demand that of the user of a region.
     pub(super) unsafe fn fill(
         &mut self,
         sg: *mut bindings::scatterlist,
@@ -191,14 +197,14 @@ impl Segments {
             if sg.is_null() {
                 break;
             }
-            // SAFETY: An entry of the list.
+            // SAFETY: `sg` is an entry of the list: not null, and among the first `nents`.
             let (addr, len) = unsafe {
                 (
                     bindings::rsiw_sg_dma_address(sg),
                     u64::from(bindings::rsiw_sg_dma_len(sg)),
                 )
             };
-            // An offset beyond the first entry is an error of the caller: nothing is taken.
+            // An offset beyond the first entry is an error of the caller. No entry is stored then.
             let Some(used) = len.checked_sub(skip) else {
                 break;
             };
@@ -211,7 +217,7 @@ impl Segments {
                 break;
             }
             skip = 0;
-            // SAFETY: An entry of the list.
+            // SAFETY: `sg` is an entry of the list: not null, and among the first `nents`.
             sg = unsafe { bindings::sg_next(sg) };
         }
         (
@@ -220,7 +226,7 @@ impl Segments {
         )
     }
 
-    /// The pieces of `buffers`, for tests, which keep the buffers as long as the list.
+    /// Stores `buffers` as segments, for tests. A test keeps the buffers as long as the list.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn fill_for_test(&mut self, buffers: &[KVec<u8>]) -> Result {
         self.list.clear();
@@ -236,7 +242,8 @@ impl Segments {
         Ok(())
     }
 
-    /// Moves octets from `off` on.
+    /// Copies octets at offset `off`, in the direction of `mover`. Any context. `EFAULT` beyond the
+    /// end; nothing is copied then.
     #[inline]
     fn walk(&self, off: u64, mut mover: impl Mover) -> Result {
         let end = off.checked_add(mover.left() as u64).ok_or(EFAULT)?;
@@ -255,7 +262,8 @@ impl Segments {
             let here = segment.end.checked_sub(at).ok_or(EFAULT)?;
             let len = (mover.left() as u64).min(here) as usize;
             let addr = segment.addr.wrapping_add(within) as usize as *mut u8;
-            // SAFETY: By the invariant of the type, inside of one segment.
+            // SAFETY: By the type invariant the segment is valid memory; the `len` octets are
+            // inside of it.
             unsafe { mover.step(addr, len) };
             at = at.wrapping_add(len as u64);
             index = index.wrapping_add(1);
@@ -264,38 +272,39 @@ impl Segments {
     }
 }
 
-/// The right to take an address for one of kernel memory.
+/// The right to access kernel memory by address.
 ///
 /// # Invariants
 ///
-/// Made only where the addresses come from a kernel user of the verbs. That promises that the
-/// memory of its work requests and DMA regions is there until they are done. A
-/// [`Driver`](super::driver::Driver) promises to use it for these only, and until then.
+/// The addresses come from a kernel user of the verbs. The kernel user keeps the memory of its work
+/// requests and DMA regions until they are completed or deregistered. A
+/// [`Driver`](super::driver::Driver) accesses only this memory, and only until then.
 #[derive(Clone, Copy)]
 pub(crate) struct KernelMemory(());
 
 impl KernelMemory {
-    /// Takes over the promise.
+    /// Makes the right, for the callbacks that get addresses of a kernel user.
     ///
     /// # Safety
     ///
     /// The addresses used with this value come from a kernel user of the verbs.
     pub(super) unsafe fn new() -> Self {
-        // INVARIANT: The caller's promise.
+        // INVARIANT: By this function's contract the addresses come from a kernel user.
         Self(())
     }
 
-    /// Moves octets from `addr` on.
+    /// Copies octets at address `addr`, in the direction of `mover`. Any context. `EFAULT` for an
+    /// address outside of the kernel's half of the address space.
     #[inline]
     fn walk(self, addr: u64, mut mover: impl Mover) -> Result {
         let len = mover.left();
         let end = addr.checked_add(len as u64).ok_or(EFAULT)?;
-        // Kernel addresses are the upper half; anything else is a stray of the kernel user. But
-        // User-mode Linux lives at low addresses, as its processes do in others.
+        // Kernel addresses are the upper half of the address space; another address is an error of
+        // the kernel user. User-mode Linux has kernel addresses in the lower half.
         if cfg!(not(CONFIG_UML)) && ((addr as i64) >= 0 || (end as i64) > 0) {
             return Err(EFAULT);
         }
-        // SAFETY: By the invariant of the type.
+        // SAFETY: By the type invariant the kernel user keeps the memory at `addr`.
         unsafe { mover.step(addr as usize as *mut u8, len) };
         Ok(())
     }
@@ -305,16 +314,17 @@ impl KernelMemory {
 pub(crate) enum Backing {
     /// Pages of a process.
     User(UserPages),
-    /// Pieces of kernel memory.
+    /// Segments of a scatterlist.
     Segments(Segments),
-    /// Kernel memory by its address.
+    /// All kernel memory; offsets are addresses.
     Kernel(KernelMemory),
 }
 
 impl Backing {
-    /// Copies from the region, `off` octets from its start (for kernel memory: the address).
+    /// Copies `dst.len()` octets from the region at offset `off`. The offset of
+    /// [`Kernel`](Self::Kernel) is the address.
     ///
-    /// Any context. Fails with `EFAULT` beyond the end; nothing is copied then.
+    /// Any context. `EFAULT` beyond the end; nothing is copied then.
     #[inline]
     pub(crate) fn read(&self, off: u64, dst: &mut [u8]) -> Result {
         match self {
@@ -324,8 +334,8 @@ impl Backing {
         }
     }
 
-    /// Copies into the region; as [`read`](Self::read). Fails with `EACCES` where the pages were pinned
-    /// to be read only.
+    /// Copies `src` into the region at offset `off`, as [`read`](Self::read). `EACCES`: the pages
+    /// are pinned for reading only.
     #[inline]
     pub(crate) fn write(&self, off: u64, src: Octets<'_>) -> Result {
         match self {
@@ -338,13 +348,14 @@ impl Backing {
 }
 
 impl KernelMemory {
-    /// Copies from kernel memory at `addr`.
+    /// Copies from kernel memory at `addr`. Any context. `EFAULT` for an address outside of the
+    /// kernel's half of the address space.
     #[inline]
     pub(crate) fn read(self, addr: u64, dst: &mut [u8]) -> Result {
         self.walk(addr, Out(dst))
     }
 
-    /// Copies to kernel memory at `addr`.
+    /// Copies to kernel memory at `addr`. Any context. Errors as for [`read`](Self::read).
     #[inline]
     pub(crate) fn write(self, addr: u64, src: Octets<'_>) -> Result {
         self.walk(addr, In(src))

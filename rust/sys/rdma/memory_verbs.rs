@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The verbs of memory regions.
+//! The verbs callbacks of memory regions.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -78,17 +78,17 @@ impl<D: Driver> Vtable<D> {
 
     /// `get_dma_mr`: registers all kernel memory, for local access.
     ///
-    /// Remote access rights are refused: the region has no bounds.
+    /// Remote access rights are refused with `EOPNOTSUPP`: the region has no bounds.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a domain of ours.
+    /// `ib_core` calls it with a protection domain of this driver.
     pub(super) unsafe extern "C" fn get_dma_mr(
         pd: *mut bindings::ib_pd,
         access: c_int,
     ) -> *mut bindings::ib_mr {
         from_mr((|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `pd` is a live domain of this driver.
             let (device, domain) = unsafe {
                 (
                     DeviceObject::<D>::get((*pd).device)?,
@@ -98,7 +98,8 @@ impl<D: Driver> Vtable<D> {
             if access as u32 & REMOTE != 0 {
                 return Err(EOPNOTSUPP);
             }
-            // SAFETY: Only kernel users get such a region.
+            // SAFETY: `ib_core` calls `get_dma_mr` for kernel users only, so the addresses are
+            // theirs.
             let memory = unsafe { KernelMemory::new() };
             Self::wrap(D::reg_dma_mr(device, domain, memory, access as u32)?)
         })())
@@ -106,9 +107,15 @@ impl<D: Driver> Vtable<D> {
 
     /// `reg_user_mr`: registers memory of a process.
     ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP`: an unknown access flag, or a DMA handle. `EINVAL`: the range is empty or
+    /// wraps. Errors of [`UserPages::pin`].
+    ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a domain of ours, in the context of the process.
+    /// `ib_core` calls it with a protection domain of this driver, in the context of the process.
+    /// `udata` is null or the data of the call.
     pub(super) unsafe extern "C" fn reg_user_mr(
         pd: *mut bindings::ib_pd,
         start: u64,
@@ -119,7 +126,8 @@ impl<D: Driver> Vtable<D> {
         udata: *mut bindings::ib_udata,
     ) -> *mut bindings::ib_mr {
         from_mr((|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `pd` is a live domain, and `udata` is that of the
+            // call.
             let (core, device, domain, udata) = unsafe {
                 (
                     (*pd).device,
@@ -164,18 +172,19 @@ impl<D: Driver> Vtable<D> {
         })())
     }
 
-    /// `alloc_mr`: makes a region for fast registration.
+    /// `alloc_mr`: creates a region for fast registration. `EOPNOTSUPP`: the type is neither
+    /// `IB_MR_TYPE_MEM_REG` nor `IB_MR_TYPE_SG_GAPS`.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a domain of ours.
+    /// `ib_core` calls it with a protection domain of this driver.
     pub(super) unsafe extern "C" fn alloc_mr(
         pd: *mut bindings::ib_pd,
         kind: bindings::ib_mr_type,
         max: u32,
     ) -> *mut bindings::ib_mr {
         from_mr((|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `pd` is a live domain of this driver.
             let (device, domain) = unsafe {
                 (
                     DeviceObject::<D>::get((*pd).device)?,
@@ -198,7 +207,8 @@ impl<D: Driver> Vtable<D> {
     ///
     /// # Safety
     ///
-    /// A kernel user calls it with a region of ours and a list of `nents` mapped entries.
+    /// A kernel user calls it with a region of this driver, and a list of `nents` mapped entries.
+    /// `offset` is null or writable.
     pub(super) unsafe extern "C" fn map_mr_sg(
         mr: *mut bindings::ib_mr,
         sg: *mut bindings::scatterlist,
@@ -206,17 +216,19 @@ impl<D: Driver> Vtable<D> {
         offset: *mut kernel::ffi::c_uint,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `mr` is a live region of this driver.
             let inner = unsafe { MrObject::<D>::get(mr)? };
             let nents = usize::try_from(nents)?;
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `offset` is null or readable.
             let skip = unsafe { offset.as_ref() }.copied().unwrap_or(0);
             let (taken, first, total) = D::stage_mr(inner, |segments, max| {
-                // SAFETY: The caller's promise; the device has virtual DMA.
+                // SAFETY: By this function's contract the list has `nents` entries, mapped for a
+                // device with virtual DMA.
                 let (taken, first) = unsafe { segments.fill(sg, nents, skip, max) };
                 (taken, first, segments.total())
             })?;
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract only the caller uses these fields of `mr`, and
+            // `offset` is null or writable.
             unsafe {
                 (*mr).iova = first;
                 (*mr).length = total;
@@ -232,14 +244,14 @@ impl<D: Driver> Vtable<D> {
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it once with a region made here.
+    /// `ib_core` calls it once, with a region that a callback of this file has created.
     pub(super) unsafe extern "C" fn dereg_mr(
         mr: *mut bindings::ib_mr,
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
         // SAFETY: `wrap` has allocated the object, and this call is the only one that frees it.
         let object = unsafe { KBox::from_raw(mr.cast::<MrObject<D>>()) };
-        // SAFETY: As above; the object is dropped only below.
+        // SAFETY: As above; the object is dropped only after this use.
         if let Ok(inner) = unsafe { MrObject::<D>::get(mr) } {
             D::dereg_mr(inner);
         }

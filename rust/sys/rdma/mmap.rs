@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Mapping of rings into a process.
+//! Mapping of rings into the address space of a process (`mmap()` of an `ib_uverbs` file).
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -55,11 +55,12 @@ pub(super) struct Mapping(NonNull<Entry>);
 impl Mapping {
     /// Lets the process of `context` map `ring`.
     ///
-    /// `EINVAL`: the ring is a kernel user's, whose addresses no process may write.
+    /// Process context; sleeps. `EINVAL`: the ring is a kernel user's, whose addresses no process
+    /// may write.
     ///
     /// # Safety
     ///
-    /// `context` is alive, and the object that holds the mapping is destroyed before it.
+    /// `context` is alive, and the object that holds the mapping is destroyed before the context.
     pub(super) unsafe fn new(
         context: NonNull<bindings::ib_ucontext>,
         ring: Arc<Ring>,
@@ -112,7 +113,8 @@ impl Drop for Mapping {
     }
 }
 
-/// Maps the ring that the offset of `vma` names; `EINVAL` when there is none.
+/// `mmap`: maps the ring that the offset of `vma` names. Process context; sleeps. `EINVAL`: there
+/// is no such ring.
 ///
 /// # Safety
 ///
@@ -121,7 +123,8 @@ pub(super) unsafe extern "C" fn mmap(
     context: *mut bindings::ib_ucontext,
     vma: *mut bindings::vm_area_struct,
 ) -> c_int {
-    // SAFETY: The caller's promise. The function checks the offset and the length.
+    // SAFETY: By this function's contract the context is live, and `vma` is the area being mapped.
+    // The lookup checks the offset and the length.
     let entry = unsafe { bindings::rdma_user_mmap_entry_get(context, vma.cast()) };
     if entry.is_null() {
         return EINVAL.to_errno();
@@ -136,12 +139,12 @@ pub(super) unsafe extern "C" fn mmap(
     ret
 }
 
-/// `mmap_free`: frees an entry.
+/// `mmap_free`: frees an entry and its reference to the ring.
 ///
 /// # Safety
 ///
 /// `ib_core` calls it with the last reference to an entry.
 pub(super) unsafe extern "C" fn mmap_free(entry: *mut bindings::rdma_user_mmap_entry) {
-    // SAFETY: Made by `Mapping::new`.
+    // SAFETY: `Mapping::new` has allocated the entry, and this is the last reference to it.
     drop(unsafe { KBox::from_raw(entry.cast::<Entry>()) });
 }

@@ -45,9 +45,9 @@ pub(crate) enum NetdevKind {
     Other,
 }
 
-/// A lock against the removal and the move of interfaces: the RTNL.
+/// The held RTNL: no interface is removed, or moves to another network namespace, meanwhile.
 ///
-/// The task that made the value drops it.
+/// The value is dropped in the task that has taken the lock.
 pub(crate) struct Still(PhantomData<*mut ()>);
 
 impl Drop for Still {
@@ -60,7 +60,7 @@ impl Drop for Still {
 /// An interface that is borrowed for `'a`.
 pub(crate) struct Netdev<'a> {
     netdev: NonNull<bindings::net_device>,
-    /// A copy of its attributes.
+    /// A copy of the attributes of the interface.
     info: bindings::rsiw_netdev_info,
     _kept: PhantomData<&'a ()>,
 }
@@ -74,7 +74,7 @@ impl Netdev<'_> {
     pub(super) unsafe fn new(netdev: *mut bindings::net_device) -> Option<Self> {
         let netdev = NonNull::new(netdev)?;
         let mut info: bindings::rsiw_netdev_info = pin_init::zeroed();
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract `netdev` stays allocated as long as the value exists.
         unsafe { bindings::rsiw_netdev_info(netdev.as_ptr().cast(), &mut info) };
         Some(Self {
             netdev,
@@ -89,7 +89,8 @@ impl Netdev<'_> {
 
     /// The current network namespace of the interface; `None` if that namespace is being removed.
     ///
-    /// The interface may move meanwhile, and its old namespace may be removed: both wait for RCU.
+    /// The interface may move concurrently, and its old namespace may be removed: both wait for
+    /// RCU.
     pub(crate) fn netns(&self) -> Option<NetNs> {
         // SAFETY: The interface stays allocated, by the contract of `new`.
         let net = unsafe { bindings::rsiw_netdev_get_net(self.netdev.as_ptr().cast()) };
@@ -102,7 +103,7 @@ impl Netdev<'_> {
         self.netdev.as_ptr() as usize
     }
 
-    /// The identity of its network namespace, unique while the namespace exists.
+    /// The identity of the network namespace that `new` saw, unique while the namespace exists.
     pub(crate) fn net_id(&self) -> usize {
         self.info.net as usize
     }
@@ -158,8 +159,8 @@ impl Netdev<'_> {
         }
     }
 
-    /// Takes the RTNL; `None` if the interface is gone, or has left the network namespace that
-    /// `new` saw. Process context; sleeps.
+    /// Takes the RTNL; `None` if the interface is unregistered, or has left the network namespace
+    /// that `new` saw. Process context; sleeps.
     pub(crate) fn hold_still(&self) -> Option<Still> {
         // SAFETY: The interface stays allocated; the pointer to the namespace is only compared.
         let held = unsafe {

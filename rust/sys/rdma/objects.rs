@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The driver's objects inside the memory that `ib_core` allocates.
+//! Driver objects inside the structures that `ib_core` allocates.
 //!
 //! `ib_core` allocates objects of the size that the vtable states. An object begins with the
 //! structure of `ib_core` and holds an [`Arc`] of the driver's object. `ib_core` zeroes the memory,
@@ -34,15 +34,15 @@ use crate::sys::{
 /// An object of `ib_core`'s type `B` that holds the driver's object `T`.
 ///
 /// `ib_core` may change its part at any time. So the driver forms no reference to that part, and
-/// none to the whole object while others can reach it. All zero is a valid value: no object of the
-/// driver, no mappings.
+/// none to the whole object while other contexts can access it. All zero is a valid value: no
+/// object of the driver, no mappings.
 #[repr(C)]
 pub(super) struct Object<B, T, C = ()> {
-    /// The part of `ib_core`.
+    /// The structure of `ib_core`.
     base: Opaque<B>,
     /// The driver's object.
     inner: Option<Arc<T>>,
-    /// The count of the driver's references to `base`, where it has some.
+    /// The count of the driver's references to `base`; `None` for types without such references.
     core: Option<Arc<CoreRef<C>>>,
     /// The entries under which a process maps the rings.
     maps: [Option<Mapping>; 2],
@@ -69,8 +69,7 @@ impl<B, T, C> Object<B, T, C> {
     ///
     /// # Safety
     ///
-    /// `base` is the beginning of such an object, zeroed or emptied. No other context uses the
-    /// object.
+    /// `base` is the beginning of an `Object`, zeroed or emptied. No other context uses the object.
     pub(super) unsafe fn fill(
         base: *mut B,
         inner: Arc<T>,
@@ -78,7 +77,7 @@ impl<B, T, C> Object<B, T, C> {
         maps: [Option<Mapping>; 2],
     ) {
         let this = base.cast::<Self>();
-        // SAFETY: The caller's promise: no other context uses these fields.
+        // SAFETY: By this function's contract no other context uses these fields.
         unsafe {
             (*this).inner = Some(inner);
             (*this).core = core;
@@ -90,7 +89,7 @@ impl<B, T, C> Object<B, T, C> {
     ///
     /// # Safety
     ///
-    /// As of [`get`](Self::get).
+    /// As for [`get`](Self::get).
     pub(super) unsafe fn core<'a>(base: *const B) -> Option<&'a Arc<CoreRef<C>>>
     where
         B: 'a,
@@ -101,15 +100,15 @@ impl<B, T, C> Object<B, T, C> {
         if this.is_null() {
             return None;
         }
-        // SAFETY: The caller's promise: this field does not change within `'a`.
+        // SAFETY: By this function's contract this field does not change within `'a`.
         unsafe { &(*this).core }.as_ref()
     }
 
-    /// The driver's object; `EINVAL` when there is none.
+    /// The driver's object. `EINVAL`: `base` is null, or there is no object. Any context.
     ///
     /// # Safety
     ///
-    /// `base` is null or the beginning of such an object, which is not emptied within `'a`.
+    /// `base` is null or the beginning of an `Object`, which is not emptied within `'a`.
     pub(super) unsafe fn get<'a>(base: *const B) -> Result<&'a Arc<T>>
     where
         B: 'a,
@@ -120,7 +119,7 @@ impl<B, T, C> Object<B, T, C> {
         if this.is_null() {
             return Err(EINVAL);
         }
-        // SAFETY: The caller's promise: this field does not change within `'a`.
+        // SAFETY: By this function's contract this field does not change within `'a`.
         unsafe { &(*this).inner }.as_ref().ok_or(EINVAL)
     }
 
@@ -129,15 +128,15 @@ impl<B, T, C> Object<B, T, C> {
     ///
     /// # Safety
     ///
-    /// `base` is the beginning of such an object. Only holders of counted references use the
-    /// object.
+    /// `base` is the beginning of an `Object`. Only holders of counted references use the object.
     pub(super) unsafe fn empty(base: *mut B) -> Option<Arc<T>> {
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract `base` is the beginning of an `Object`.
         if let Some(core) = unsafe { Self::core(base) } {
             core.retire();
         }
         let this = base.cast::<Self>();
-        // SAFETY: The caller's promise: after `retire` no other context uses these fields.
+        // SAFETY: By this function's contract only holders of counted references use the object.
+        // After `retire` there are none.
         let (inner, core, maps) =
             unsafe { (&mut (*this).inner, &mut (*this).core, &mut (*this).maps) };
         *maps = [None, None];
@@ -159,7 +158,7 @@ pub(super) type SrqObject<D> = Object<bindings::ib_srq, <D as Driver>::Srq, Core
 /// A memory region.
 pub(super) type MrObject<D> = Object<bindings::ib_mr, <D as Driver>::Mr>;
 
-/// The driver's device.
+/// The driver's object of a device. `EINVAL`: there is none. Any context.
 ///
 /// # Safety
 ///
@@ -167,25 +166,27 @@ pub(super) type MrObject<D> = Object<bindings::ib_mr, <D as Driver>::Mr>;
 pub(crate) unsafe fn device<'a, D: Driver>(
     device: *mut bindings::ib_device,
 ) -> Result<&'a Arc<D::Device>> {
-    // SAFETY: The caller's promise.
+    // SAFETY: By this function's contract the device is registered during `'a`.
     unsafe { DeviceObject::<D>::get(device) }
 }
 
-/// Turns a counted reference to a queue pair into a pointer. [`put_qp`] drops the reference.
+/// Converts a counted reference to a queue pair into a pointer. [`put_qp`] drops the reference.
 pub(crate) fn leak_qp(hold: CoreHold<CoreQp>) -> *mut bindings::ib_qp {
     hold.leak().ptr().as_ptr()
 }
 
-/// Drops a reference of [`leak_qp`].
+/// Drops a reference of [`leak_qp`]. Any context.
 ///
 /// # Safety
 ///
 /// `qp` is from [`leak_qp`], a queue pair of a device of `D`. Each pointer is passed once.
 pub(crate) unsafe fn put_qp<D: Driver>(qp: *mut bindings::ib_qp) {
-    // SAFETY: The caller's promise: the destruction of the queue pair waits for this reference.
+    // SAFETY: By this function's contract the pointer is a counted reference, for which the
+    // destruction of the queue pair waits.
     let core = unsafe { QpObject::<D>::core(qp) }.cloned();
     if let Some(core) = core {
-        // SAFETY: The caller's promise. The clone keeps `core` alive until the call returns.
+        // SAFETY: By this function's contract the caller owns the leaked reference. The clone keeps
+        // `core` alive until the call returns.
         unsafe { core.put_leaked() };
     }
 }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The path to a peer in `modify_qp`.
+//! Address vectors: the path to a peer in `modify_qp`.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use crate::sys::bindings;
 
-/// A route by global addresses (`struct ib_global_route`).
+/// A route by GIDs (`struct ib_global_route`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     /// The local GID.
     pub(crate) local: [u8; 16],
-    /// The index of the local GID in the table.
+    /// The index of the local GID in the GID table.
     pub(crate) local_index: u8,
     /// The peer's GID.
     pub(crate) remote: [u8; 16],
-    /// The flow label of IPv6.
+    /// The IPv6 flow label, 20 bits.
     pub(crate) flow_label: u32,
     /// The hop limit.
     pub(crate) hop_limit: u8,
@@ -26,7 +26,7 @@ pub(crate) struct Route {
 /// An address vector (`struct rdma_ah_attr`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AddressVector {
-    /// The route; `None`: the attributes name the peer by queue pair number alone.
+    /// The route; `None` if the attributes name the peer by queue pair number alone.
     pub(crate) route: Option<Route>,
     /// The service level.
     pub(crate) service_level: u8,
@@ -43,8 +43,8 @@ impl AddressVector {
     /// entry.
     pub(super) unsafe fn from_raw(ah: &bindings::rdma_ah_attr) -> Self {
         let global = u32::from(ah.ah_flags) & bindings::ib_ah_flags_IB_AH_GRH != 0;
-        // SAFETY: The pointer is null or, by this function's contract, an entry kept during the
-        // call.
+        // SAFETY: By this function's contract the pointer is null, or an entry that is kept during
+        // the call.
         let local = unsafe { ah.grh.sgid_attr.as_ref() }.filter(|_| global);
         Self {
             route: local.map(|local| Route {

@@ -126,7 +126,7 @@ impl Drop for PinSection {
 /// The right of the context to change a cell: bottom halves are disabled. Does not nest. Not with
 /// interrupts off.
 ///
-/// With `CONFIG_PREEMPT_RT` other contexts that change the cell sleep meanwhile.
+/// With `CONFIG_PREEMPT_RT` other contexts that change the cell sleep until the guard is dropped.
 struct ChangeGuard<'a, T> {
     cell: &'a PinCell<T>,
     /// The guard is dropped in the task that made it.
@@ -148,7 +148,8 @@ impl<'a, T> ChangeGuard<'a, T> {
 
 impl<T> Drop for ChangeGuard<'_, T> {
     fn drop(&mut self) {
-        // SAFETY: `new` has begun the change in this task; the cell has not moved, as it is borrowed.
+        // SAFETY: `new` has begun the change in this task; the cell has not moved, as it is
+        // borrowed.
         unsafe { bindings::rsiw_pin_change_end(core::ptr::from_ref(self.cell).cast()) };
     }
 }
@@ -248,8 +249,8 @@ impl<T> PinCell<T> {
     /// Revokes the value: prevents new pins, waits for the existing ones, and then calls `after`
     /// with exclusive access and bottom halves disabled.
     ///
-    /// Any context with interrupts on; the caller holds no pin. Fails with `ENOENT` when the value is
-    /// not published; a concurrent revocation is complete then.
+    /// Any context with interrupts on; the caller holds no pin. Fails with `ENOENT` when the value
+    /// is not published; a concurrent revocation is complete then.
     pub(crate) fn revoke<R>(&self, after: impl FnOnce(&mut T) -> R) -> Result<R> {
         let _change = ChangeGuard::new(self);
         match self.enter(|old| old & PUBLISHED != 0) {
@@ -393,7 +394,7 @@ mod tests {
     #[pin_data]
     struct Twins {
         cell: PinCell<(u64, u64)>,
-        /// A reader has seen different numbers.
+        /// Whether a reader has seen different numbers.
         differed: Atomic<bool>,
         seen: Atomic<u32>,
         stop: Atomic<bool>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The verbs of completion queues and queue pairs.
+//! The verbs callbacks of completion queues and queue pairs.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -54,7 +54,8 @@ use crate::sys::{
     }, //
 };
 
-/// Makes a mapping of a ring for the process of a call; `None` for kernel users.
+/// Makes a mapping of a ring for the process of a verbs call; `None` for kernel users. Process
+/// context; sleeps.
 pub(super) fn map(udata: Option<Udata>, ring: Option<&Arc<Ring>>) -> Result<Option<Mapping>> {
     match (udata, ring) {
         (Some(udata), Some(ring)) => {
@@ -67,7 +68,7 @@ pub(super) fn map(udata: Option<Udata>, ring: Option<&Arc<Ring>>) -> Result<Opti
     }
 }
 
-/// The key of a mapping; 0 stands for none.
+/// The `mmap()` offset of a mapping in octets; 0 without a mapping.
 pub(super) fn key(mapping: &Option<Mapping>) -> u64 {
     mapping.as_ref().map_or(0, Mapping::key)
 }
@@ -76,35 +77,37 @@ pub(super) fn key(mapping: &Option<Mapping>) -> u64 {
 ///
 /// # Safety
 ///
-/// `head` is a valid chain; `bad` is null or writable.
+/// `head` is a valid chain during the call; `bad` is null or writable.
 pub(super) unsafe fn post<T: Chained>(
     head: *const T,
     bad: *mut *const T,
     post: impl FnOnce(&mut Chain<'_, T>) -> Result,
 ) -> c_int {
-    // SAFETY: The caller's promise.
+    // SAFETY: By this function's contract `head` is a valid chain during the call.
     let mut chain = unsafe { Chain::new(head) };
     let result = post(&mut chain);
     if result.is_err() && !bad.is_null() {
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract `bad` is writable, as it is not null.
         unsafe { *bad = chain.bad() };
     }
     from_result(|| result.map(|()| 0))
 }
 
 impl<D: Driver> Vtable<D> {
-    /// `create_cq`: makes a completion queue.
+    /// `create_cq`: creates a completion queue. `EOPNOTSUPP`: a creation flag is set.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with zeroed memory of `size_ib_cq` octets that names its device.
+    /// `ib_core` calls it with zeroed memory of `size_ib_cq` octets that names its device, and with
+    /// readable attributes.
     pub(super) unsafe extern "C" fn create_cq(
         cq: *mut bindings::ib_cq,
         attr: *const bindings::ib_cq_init_attr,
         attrs: *mut bindings::uverbs_attr_bundle,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `cq` names its device, and the attributes are
+            // readable.
             let (device, attr, udata) = unsafe {
                 (
                     DeviceObject::<D>::get((*cq).device)?,
@@ -134,7 +137,7 @@ impl<D: Driver> Vtable<D> {
                 })?;
             }
             core::mem::forget(unmade);
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `cq` is a new object that no other context uses.
             unsafe {
                 (*cq).cqe = entries as c_int;
                 CqObject::<D>::fill(cq, inner, Some(core), [mapping, None]);
@@ -147,13 +150,14 @@ impl<D: Driver> Vtable<D> {
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it once with what [`create_cq`](Self::create_cq) has filled in.
+    /// `ib_core` calls it once, with a queue that [`create_cq`](Self::create_cq) has filled in.
     pub(super) unsafe extern "C" fn destroy_cq(
         cq: *mut bindings::ib_cq,
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
-        // The object stays filled until here: a running handler may poll the queue.
-        // SAFETY: The caller's promise.
+        // The object stays filled during this call: a running handler may poll the queue.
+        // SAFETY: By this function's contract `cq` is filled in, and not emptied before the call
+        // below.
         if let Ok(inner) = unsafe { CqObject::<D>::get(cq) } {
             D::destroy_cq(inner);
         }
@@ -173,7 +177,7 @@ impl<D: Driver> Vtable<D> {
         wc: *mut bindings::ib_wc,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `cq` is a live queue, and `wc` has `n` elements.
             let (device, inner, mut room) = unsafe {
                 (
                     objects::device::<D>((*cq).device)?,
@@ -196,7 +200,7 @@ impl<D: Driver> Vtable<D> {
         flags: bindings::ib_cq_notify_flags,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `cq` is a live queue.
             let inner = unsafe { CqObject::<D>::get(cq)? };
             let kind = flags & bindings::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK;
             let arm = if kind == bindings::ib_cq_notify_flags_IB_CQ_SOLICITED {
@@ -210,19 +214,20 @@ impl<D: Driver> Vtable<D> {
         })
     }
 
-    /// `create_qp`: makes a queue pair.
+    /// `create_qp`: creates a queue pair. `EOPNOTSUPP`: the type is not `IB_QPT_RC`, or a creation
+    /// flag is set.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with zeroed memory of `size_ib_qp` octets that names its device, and
-    /// with queues and a domain of that device.
+    /// `ib_core` calls it with zeroed memory of `size_ib_qp` octets that names its device, and with
+    /// queues and a domain of that device. `init` is writable.
     pub(super) unsafe extern "C" fn create_qp(
         qp: *mut bindings::ib_qp,
         init: *mut bindings::ib_qp_init_attr,
         udata: *mut bindings::ib_udata,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `qp` names its device, and `init` is writable.
             let (device, init, udata) = unsafe {
                 (
                     DeviceObject::<D>::get((*qp).device)?,
@@ -233,7 +238,7 @@ impl<D: Driver> Vtable<D> {
             if init.qp_type != bindings::ib_qp_type_IB_QPT_RC || init.create_flags != 0 {
                 return Err(EOPNOTSUPP);
             }
-            // SAFETY: As above; a queue pair without completion queues is refused.
+            // SAFETY: As above; a null completion queue is an error (`EINVAL`).
             let (pd, send_cq, recv_cq, srq) = unsafe {
                 (
                     PdObject::<D>::get((*qp).pd)?,
@@ -260,7 +265,7 @@ impl<D: Driver> Vtable<D> {
                     core: core.clone(),
                 },
             )?;
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `qp` is a new object, and `init` is writable.
             let result = unsafe { Self::finish_qp(qp, init, udata, &inner, &core) };
             match result {
                 Ok(()) => core::mem::forget(unmade),
@@ -274,7 +279,7 @@ impl<D: Driver> Vtable<D> {
     ///
     /// # Safety
     ///
-    /// As of [`create_qp`](Self::create_qp).
+    /// As for [`create_qp`](Self::create_qp).
     unsafe fn finish_qp(
         qp: *mut bindings::ib_qp,
         init: &mut bindings::ib_qp_init_attr,
@@ -296,7 +301,7 @@ impl<D: Driver> Vtable<D> {
             })?;
         }
         info.cap.fill(&mut init.cap);
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract `qp` is a new object that no other context uses.
         unsafe {
             (*qp).qp_num = info.number;
             QpObject::<D>::fill(qp, inner.clone(), Some(core.clone()), [sq, rq]);
@@ -309,7 +314,7 @@ impl<D: Driver> Vtable<D> {
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a queue pair of this driver and attributes.
+    /// `ib_core` calls it with a queue pair of this driver and attributes that it has prepared.
     pub(super) unsafe extern "C" fn modify_qp(
         qp: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_attr,
@@ -317,7 +322,8 @@ impl<D: Driver> Vtable<D> {
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `qp` is a live queue pair, and `attr` is
+            // readable.
             let (device, inner, attr) = unsafe {
                 (
                     objects::device::<D>((*qp).device)?,
@@ -325,7 +331,7 @@ impl<D: Driver> Vtable<D> {
                     &*attr,
                 )
             };
-            // SAFETY: As above.
+            // SAFETY: By this function's contract `ib_core` has prepared `attr` for `modify_qp`.
             let change = unsafe { Change::from_raw(attr, mask as u32) };
             D::modify_qp(device, inner, &change)?;
             Ok(0)
@@ -344,7 +350,8 @@ impl<D: Driver> Vtable<D> {
         init: *mut bindings::ib_qp_init_attr,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `qp` is a live queue pair, and the structures are
+            // writable.
             let (inner, attr, init) = unsafe { (QpObject::<D>::get(qp)?, &mut *attr, &mut *init) };
             *attr = pin_init::zeroed();
             *init = pin_init::zeroed();
@@ -366,14 +373,16 @@ impl<D: Driver> Vtable<D> {
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it once with what [`create_qp`](Self::create_qp) has filled in.
+    /// `ib_core` calls it once, with a queue pair that [`create_qp`](Self::create_qp) has filled
+    /// in.
     pub(super) unsafe extern "C" fn destroy_qp(
         qp: *mut bindings::ib_qp,
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
         // The object is emptied only after the wait: `iw_cm` may use it until it drops its
         // references.
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract `qp` is filled in, and not emptied before the call
+        // below.
         let found = unsafe { (objects::device::<D>((*qp).device), QpObject::<D>::get(qp)) };
         if let (Ok(device), Ok(inner)) = found {
             D::destroy_qp(device, inner);
@@ -383,18 +392,19 @@ impl<D: Driver> Vtable<D> {
         0
     }
 
-    /// `post_send`: posts send work requests; a null chain is the doorbell of a process.
+    /// `post_send`: posts send work requests; a null chain is the doorbell of a process. Any
+    /// context.
     ///
     /// # Safety
     ///
-    /// `ib_core` or a kernel user calls it with a queue pair of this driver and a valid chain, or
-    /// null.
+    /// `ib_core` or a kernel user calls it with a queue pair of this driver, and a valid chain or
+    /// null. `bad` is null or writable.
     pub(super) unsafe extern "C" fn post_send(
         qp: *mut bindings::ib_qp,
         wr: *const bindings::ib_send_wr,
         bad: *mut *const bindings::ib_send_wr,
     ) -> c_int {
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract `qp` is a live queue pair.
         let inner = match unsafe { QpObject::<D>::get(qp) } {
             Ok(inner) => inner,
             Err(error) => return error.to_errno(),
@@ -403,23 +413,25 @@ impl<D: Driver> Vtable<D> {
             D::doorbell(inner);
             return 0;
         }
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract `wr` is a valid chain, and `bad` is null or writable.
         unsafe { post(wr, bad, |wrs| D::post_send(inner, wrs)) }
     }
 
-    /// `post_recv`: posts receive work requests.
+    /// `post_recv`: posts receive work requests. Any context.
     ///
     /// # Safety
     ///
     /// `ib_core` or a kernel user calls it with a queue pair of this driver and a valid chain.
+    /// `bad` is null or writable.
     pub(super) unsafe extern "C" fn post_recv(
         qp: *mut bindings::ib_qp,
         wr: *const bindings::ib_recv_wr,
         bad: *mut *const bindings::ib_recv_wr,
     ) -> c_int {
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract `qp` is a live queue pair.
         match unsafe { QpObject::<D>::get(qp) } {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `wr` is a valid chain, and `bad` is null or
+            // writable.
             Ok(inner) => unsafe { post(wr, bad, |wrs| D::post_recv(inner, wrs)) },
             Err(error) => error.to_errno(),
         }

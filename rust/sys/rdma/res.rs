@@ -36,7 +36,7 @@ const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 ///
 /// # Invariants
 ///
-/// `msg` is the message of the current call.
+/// `msg` is the netlink message of the current call.
 pub(crate) struct ResAttrs<'a> {
     /// The message.
     msg: *mut bindings::sk_buff,
@@ -50,7 +50,7 @@ impl ResAttrs<'_> {
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE`: the attributes did not fit; `ib_core` starts another message.
+    /// `EMSGSIZE`: the attributes do not fit; `ib_core` starts another message.
     ///
     /// # Safety
     ///
@@ -59,12 +59,12 @@ impl ResAttrs<'_> {
         msg: *mut bindings::sk_buff,
         write: impl FnOnce(&mut ResAttrs<'_>),
     ) -> Result<c_int> {
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract `msg` is a netlink message that only this call uses.
         let nest = unsafe { bindings::rsiw_res_begin(msg) };
         if nest.is_null() {
             return Err(EMSGSIZE);
         }
-        // INVARIANT: The caller's promise.
+        // INVARIANT: By this function's contract `msg` is a message that only this call uses.
         let mut attrs = ResAttrs {
             msg,
             full: false,
@@ -80,7 +80,7 @@ impl ResAttrs<'_> {
         }
     }
 
-    /// Notes whether an attribute did not fit.
+    /// Records whether an attribute did not fit.
     fn done(&mut self, result: c_int) {
         self.full |= to_result(result).is_err();
     }
@@ -93,12 +93,12 @@ impl ResAttrs<'_> {
 
     /// Adds a number of 64 bits.
     pub(crate) fn long(&mut self, name: &CStr, value: u64) {
-        // SAFETY: As above.
+        // SAFETY: By the type invariant; `ib_core` copies the name.
         self.done(unsafe { bindings::rdma_nl_put_driver_u64(self.msg, name.as_char_ptr(), value) });
     }
 
-    /// Adds a hexadecimal number as a text: the tools print hexadecimal attributes signed, or
-    /// truncated, in JSON.
+    /// Adds a hexadecimal number as text. In JSON, tools print hexadecimal attributes signed or
+    /// truncated.
     pub(crate) fn hex(&mut self, name: &CStr, value: u64) {
         let mut text = [0; 19];
         let mut digits = value;
@@ -124,7 +124,7 @@ impl ResAttrs<'_> {
 
     /// Adds a text.
     pub(crate) fn text(&mut self, name: &CStr, value: &CStr) {
-        // SAFETY: As above; the text is copied, too.
+        // SAFETY: By the type invariant; `ib_core` copies the name and the text.
         self.done(unsafe {
             bindings::rdma_nl_put_driver_string(self.msg, name.as_char_ptr(), value.as_char_ptr())
         });
@@ -137,7 +137,7 @@ impl ResAttrs<'_> {
 }
 
 impl<D: Driver + CmOps> Vtable<D> {
-    /// Adds the attributes of a queue pair.
+    /// `fill_res_qp_entry`: adds the driver attributes of a queue pair. Process context.
     ///
     /// # Safety
     ///
@@ -148,49 +148,50 @@ impl<D: Driver + CmOps> Vtable<D> {
         qp: *mut bindings::ib_qp,
     ) -> c_int {
         kernel::error::from_result(|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `qp` stays valid during the call.
             let inner = unsafe { QpObject::<D>::get(qp)? };
-            // SAFETY: As above.
+            // SAFETY: By this function's contract only this call uses `msg`.
             unsafe { ResAttrs::write(msg, |attrs| D::describe_qp(inner, attrs)) }
         })
     }
 
-    /// Adds the attributes of a memory region.
+    /// `fill_res_mr_entry`: adds the driver attributes of a memory region. Process context.
     ///
     /// # Safety
     ///
-    /// As [`fill_res_qp_entry`](Self::fill_res_qp_entry), with a region.
+    /// As for [`fill_res_qp_entry`](Self::fill_res_qp_entry), with a region.
     pub(super) unsafe extern "C" fn fill_res_mr_entry(
         msg: *mut bindings::sk_buff,
         mr: *mut bindings::ib_mr,
     ) -> c_int {
         kernel::error::from_result(|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `mr` stays valid during the call.
             let inner = unsafe { MrObject::<D>::get(mr)? };
-            // SAFETY: As above.
+            // SAFETY: By this function's contract only this call uses `msg`.
             unsafe { ResAttrs::write(msg, |attrs| D::describe_mr(inner, attrs)) }
         })
     }
 
-    /// Adds the attributes of an identifier of `rdma_cm`.
+    /// `fill_res_cm_id_entry`: adds the driver attributes of an identifier of `rdma_cm`. Process
+    /// context.
     ///
     /// # Safety
     ///
-    /// As [`fill_res_qp_entry`](Self::fill_res_qp_entry), with an identifier bound to a device of
-    /// this driver.
+    /// As for [`fill_res_qp_entry`](Self::fill_res_qp_entry), with an identifier bound to a device
+    /// of this driver.
     pub(super) unsafe extern "C" fn fill_res_cm_id_entry(
         msg: *mut bindings::sk_buff,
         id: *mut bindings::rdma_cm_id,
     ) -> c_int {
         kernel::error::from_result(|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract the device of `id` is one of this driver.
             let device = unsafe { DeviceObject::<D>::get((*id).device)? };
-            // SAFETY: As above; the identifier is bound to an iWARP device.
+            // SAFETY: By this function's contract `id` is live, and bound to an iWARP device.
             let data = unsafe { bindings::rsiw_cm_provider_data(id) };
             let Some(handle) = Handle::from_provider_data(data) else {
                 return Ok(0);
             };
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract only this call uses `msg`.
             unsafe { ResAttrs::write(msg, |attrs| D::describe_cm_id(device, handle, attrs)) }
         })
     }

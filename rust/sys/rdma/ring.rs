@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Rings in memory that a user process may map.
+//! Rings: queues of work requests or completions in memory that a process may map.
 //!
-//! A ring is an array of slots, a power of two of them; a slot is a few 64-bit words. Word 1, the
-//! header, holds the "valid" flag. The producer stores the header last; the consumer stores 0
-//! there. The other side is untrusted. So every word is read by a single load, and this module
-//! relies on no value. The driver is producer and consumer of the completion queues of kernel
-//! users. There the header is stored last as well, and is not 0.
+//! A ring is an array of slots, whose number is a power of two. A slot has two or more 64-bit
+//! words. Word 1, the header, holds the "valid" flag. The producer stores the header last, and the
+//! consumer stores 0 there. The process is untrusted. So each word is read by a single load, and
+//! this module relies on no value.
+//!
+//! For completion queues of kernel users the driver is both producer and consumer. Their header is
+//! stored last as well, and is not 0.
 //!
 //! C header: [`include/uapi/rdma/siw-abi.h`](srctree/include/uapi/rdma/siw-abi.h)
 
@@ -35,10 +37,10 @@ const _: () = assert!(
 /// The word of a slot that holds the header.
 const HEADER: usize = 1;
 
-/// The user of a ring, at the other side of the driver.
+/// The user of a ring: the producer or the consumer that is not the driver.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// A kernel user, which uses only verbs calls; the ring is never mapped.
+    /// A kernel user, which accesses the ring only through verbs calls. The ring is never mapped.
     Kernel(KernelUser),
     /// A process, which maps the ring.
     User,
@@ -46,7 +48,7 @@ pub(crate) enum Owner {
 
 /// The proof that a verbs call comes from a kernel user.
 ///
-/// With this proof the addresses of work requests are used as kernel addresses. So only the verbs
+/// The proof permits the use of addresses in work requests as kernel addresses. So only the verbs
 /// callbacks create a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KernelUser(());
@@ -62,22 +64,22 @@ impl Owner {
     pub(crate) const KERNEL: Self = Self::kernel();
 }
 
-/// An array of slots in memory of its own.
+/// An array of slots in its own memory.
 ///
 /// # Invariants
 ///
-/// `mem` is zeroed `vmalloc()` memory of `len` octets that lives as long as this value. It has
+/// `mem` is `vmalloc()` memory of `len` octets, zeroed at first, that this value owns. It has
 /// `slots` times `words` words, and one more word where `control` is set.
 pub(crate) struct Ring {
     /// The memory.
     mem: NonNull<u64>,
-    /// Slots, a power of two.
+    /// The number of slots, a power of two.
     slots: u32,
-    /// Words in a slot.
+    /// The number of words in a slot.
     words: u32,
-    /// The length of a mapping, in octets.
+    /// The length of the memory in octets.
     len: usize,
-    /// A control word follows the slots.
+    /// Whether a control word follows the slots.
     control: bool,
     owner: Owner,
 }
@@ -88,10 +90,10 @@ unsafe impl Send for Ring {}
 unsafe impl Sync for Ring {}
 
 impl Ring {
-    /// Makes a ring of `slots` (a power of two) empty slots of `words` words, and with `control` a
-    /// control word.
+    /// Allocates a ring of `slots` (a power of two) empty slots of `words` words (at least 2), and
+    /// with `control` a control word. The memory is charged to the memory cgroup of the caller.
     ///
-    /// Process context; sleeps.
+    /// Process context; sleeps. `EINVAL`: a number is out of range. `ENOMEM`.
     pub(crate) fn new(slots: u32, words: u32, control: bool, owner: Owner) -> Result<Arc<Self>> {
         if !slots.is_power_of_two() || words as usize <= HEADER {
             return Err(EINVAL);
@@ -101,7 +103,7 @@ impl Ring {
             .and_then(|n| n.checked_mul(size_of::<u64>()))
             .and_then(|n| n.checked_add(if control { size_of::<u64>() } else { 0 }))
             .ok_or(EINVAL)?;
-        // SAFETY: The helper accepts any length.
+        // SAFETY: `__vmalloc()` accepts any length, and returns null on failure.
         let mem = unsafe { bindings::rsiw_ring_alloc(len) };
         let mem = NonNull::new(mem.cast::<u64>()).ok_or(ENOMEM)?;
         // INVARIANT: The memory is new, zeroed and has `len` octets.
@@ -116,7 +118,7 @@ impl Ring {
         Ok(Arc::new(ring, GFP_KERNEL)?)
     }
 
-    /// Slots, a power of two.
+    /// The number of slots, a power of two.
     #[inline]
     pub(crate) fn slots(&self) -> u32 {
         self.slots
@@ -128,17 +130,18 @@ impl Ring {
         self.owner
     }
 
-    /// The length of a mapping, in octets.
+    /// The length of the memory in octets.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The memory, to map it.
+    /// The start of the memory, for `mmap()`.
     pub(super) fn as_ptr(&self) -> *mut c_void {
         self.mem.as_ptr().cast()
     }
 
-    /// A pointer to word `word` of the slot of the free-running index `index`.
+    /// A pointer to word `word` (at most the last one) of the slot of the free-running index
+    /// `index`.
     #[inline]
     fn word(&self, index: u32, word: usize) -> NonNull<u64> {
         let slot = (index & self.slots.wrapping_sub(1)) as usize;
@@ -152,51 +155,53 @@ impl Ring {
     /// The header word of a slot as an atomic.
     #[inline]
     fn header_word(&self, index: u32) -> &Atomic<u64> {
-        // SAFETY: The word is aligned and lives as long as `self`. The kernel's accesses are atomic
-        // or volatile; the process accesses its own mapping.
+        // SAFETY: The word is aligned, and valid as long as `self`. All accesses of the kernel are
+        // atomic or volatile. A process accesses its own mapping.
         unsafe { Atomic::from_ptr(self.word(index, HEADER).as_ptr()) }
     }
 
-    /// Loads the header of a slot with acquire ordering: later loads of the slot are not older.
+    /// Loads the header of a slot with acquire ordering: later loads of the slot return no older
+    /// values. Any context.
     #[inline]
     pub(crate) fn header(&self, index: u32) -> u64 {
         self.header_word(index).load(Acquire)
     }
 
-    /// Reads the words of a slot into `out`, the header included, each once.
+    /// Reads the words of a slot, the header included, each by a single load. Words beyond the slot
+    /// are 0. Any context.
     #[inline]
     pub(crate) fn read<const N: usize>(&self, index: u32) -> [u64; N] {
         let mut out = [0; N];
         let base = self.word(index, 0);
         for (i, out) in out.iter_mut().take(self.words as usize).enumerate() {
             // SAFETY: `i` is below `words`, so the word is inside the slot. The load is volatile,
-            // since the other side may write at any time; any value is valid.
+            // since the process may write at any time; any value is valid.
             *out = unsafe { base.add(i).read_volatile() };
         }
         out
     }
 
-    /// Stores the words of a slot except its header.
+    /// Stores the words of a slot except its header. Any context.
     #[inline]
     pub(crate) fn write<const N: usize>(&self, index: u32, words: &[u64; N]) {
         let base = self.word(index, 0);
         for (i, word) in words.iter().take(self.words as usize).enumerate() {
             if i != HEADER {
-                // SAFETY: As in `read`.
+                // SAFETY: As in `read`: the word is inside the slot, and the store is volatile.
                 unsafe { base.add(i).write_volatile(*word) };
             }
         }
     }
 
     /// Stores the header of a slot, with a full barrier: after all earlier stores, before all later
-    /// loads.
+    /// loads. Any context.
     #[inline]
     pub(crate) fn publish(&self, index: u32, header: u64) {
         self.header_word(index).xchg(header, Full);
     }
 
-    /// Releases a slot to the other side, with a full barrier: before all later loads, also of
-    /// other slots.
+    /// Stores 0 as the header of a consumed slot, with a full barrier: before all later loads, also
+    /// of other slots. Any context.
     #[inline]
     pub(crate) fn release(&self, index: u32) {
         self.header_word(index).xchg(0, Full);
@@ -210,18 +215,18 @@ impl Ring {
             return None;
         }
         // SAFETY: With `control` the memory has one more word after the slots. The word is aligned,
-        // and accessed as in `header_word`.
+        // and all accesses of the kernel are atomic.
         Some(unsafe { Atomic::from_ptr(self.mem.add(offset).as_ptr().cast::<u32>()) })
     }
 
-    /// Reads the control word; 0 when there is none.
+    /// Reads the control word without ordering; 0 if there is none. Any context.
     #[inline]
     pub(crate) fn control_load(&self) -> u32 {
         self.control().map_or(0, |word| word.load(Relaxed))
     }
 
     /// Stores the control word, with a full barrier: after all earlier accesses, before all later
-    /// ones.
+    /// ones. Any context.
     #[inline]
     pub(crate) fn control_store(&self, value: u32) {
         if let Some(word) = self.control() {
@@ -229,8 +234,9 @@ impl Ring {
         }
     }
 
-    /// Stores `new` into the control word if its value is `old`, with a full barrier. A different
-    /// value implies no ordering: later loads may be older than it.
+    /// Stores `new` into the control word if its value is `old`, with a full barrier. Otherwise
+    /// there is no ordering: later loads may be older than the load of the control word. Any
+    /// context.
     #[inline]
     pub(crate) fn control_change(&self, old: u32, new: u32) {
         if let Some(word) = self.control() {
@@ -238,7 +244,7 @@ impl Ring {
         }
     }
 
-    /// The right to use addresses of a kernel user's work requests as kernel addresses; `None` for
+    /// The right to use addresses in a kernel user's work requests as kernel addresses; `None` for
     /// the ring of a process.
     #[inline]
     pub(crate) fn kernel_memory(&self) -> Option<super::memory::KernelMemory> {

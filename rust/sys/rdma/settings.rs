@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Settings of a device, as files of sysfs.
+//! Settings of a device as sysfs files, in `/sys/class/infiniband/NAME/rsiw/`.
 //!
 //! C header: [`include/linux/sysfs.h`](srctree/include/linux/sysfs.h)
 
@@ -19,7 +19,7 @@ use crate::sys::{
     }, //
 };
 
-/// A setting of a device.
+/// A setting of a device (`RSIW_SETTING_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     /// Whether connections request CRCs: 0 or 1.
@@ -29,7 +29,7 @@ pub(crate) enum Setting {
 }
 
 impl Setting {
-    /// The setting of a C number; `None` for an unknown number.
+    /// Converts a number of `include/ib.h`; `None` for an unknown number.
     fn from_number(number: u32) -> Option<Self> {
         match number {
             bindings::RSIW_SETTING_CRC => Some(Self::Crc),
@@ -46,7 +46,7 @@ impl<D: Driver + CmOps> Vtable<D> {
     ///
     /// `device` is allocated, and not yet registered.
     pub(super) unsafe fn add_settings(device: *mut bindings::ib_device) {
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract the device is allocated and not registered.
         unsafe {
             bindings::rsiw_device_settings(
                 device,
@@ -56,7 +56,7 @@ impl<D: Driver + CmOps> Vtable<D> {
         }
     }
 
-    /// Reads a setting. Process context.
+    /// Reads a setting. Process context. `EINVAL`: the number is unknown.
     ///
     /// # Safety
     ///
@@ -68,13 +68,15 @@ impl<D: Driver + CmOps> Vtable<D> {
     ) -> c_int {
         from_result(|| {
             let setting = Setting::from_number(number).ok_or(EINVAL)?;
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract the device stays registered, and `value` is
+            // writable.
             unsafe { *value = D::setting(DeviceObject::<D>::get(device)?, setting) };
             Ok(0)
         })
     }
 
-    /// Changes a setting. Process context. `EINVAL` for a value out of range.
+    /// Changes a setting. Process context. `EINVAL`: the value is out of range, or the number is
+    /// unknown.
     ///
     /// # Safety
     ///
@@ -86,7 +88,7 @@ impl<D: Driver + CmOps> Vtable<D> {
     ) -> c_int {
         from_result(|| {
             let setting = Setting::from_number(number).ok_or(EINVAL)?;
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract the device stays registered during the call.
             let device = unsafe { DeviceObject::<D>::get(device)? };
             D::set_setting(device, setting, value).map(|()| 0)
         })

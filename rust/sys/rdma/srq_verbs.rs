@@ -40,19 +40,20 @@ use crate::sys::{
 };
 
 impl<D: Driver> Vtable<D> {
-    /// `create_srq`: makes a shared receive queue.
+    /// `create_srq`: creates a shared receive queue. `EOPNOTSUPP`: the type is not `IB_SRQT_BASIC`.
     ///
     /// # Safety
     ///
     /// `ib_core` calls it with zeroed memory of `size_ib_srq` octets that names its device and
-    /// domain.
+    /// domain, and with writable attributes.
     pub(super) unsafe extern "C" fn create_srq(
         srq: *mut bindings::ib_srq,
         init: *mut bindings::ib_srq_init_attr,
         udata: *mut bindings::ib_udata,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `srq` names its device and domain, and `init` is
+            // writable.
             let (device, pd, init, udata) = unsafe {
                 (
                     DeviceObject::<D>::get((*srq).device)?,
@@ -85,7 +86,7 @@ impl<D: Driver> Vtable<D> {
             init.attr.max_wr = attr.max_wr;
             init.attr.max_sge = attr.max_sge;
             core::mem::forget(unmade);
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `srq` is a new object that no other context uses.
             unsafe { SrqObject::<D>::fill(srq, inner, Some(core), [mapping, None]) };
             Ok(0)
         })
@@ -95,7 +96,7 @@ impl<D: Driver> Vtable<D> {
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a queue of this driver and attributes.
+    /// `ib_core` calls it with a queue of this driver and readable attributes.
     pub(super) unsafe extern "C" fn modify_srq(
         srq: *mut bindings::ib_srq,
         attr: *mut bindings::ib_srq_attr,
@@ -103,7 +104,7 @@ impl<D: Driver> Vtable<D> {
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `srq` is a live queue, and `attr` is readable.
             let (inner, attr) = unsafe { (SrqObject::<D>::get(srq)?, &*attr) };
             if mask & !bindings::ib_srq_attr_mask_IB_SRQ_LIMIT != 0 {
                 return Err(EOPNOTSUPP);
@@ -125,7 +126,7 @@ impl<D: Driver> Vtable<D> {
         attr: *mut bindings::ib_srq_attr,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `srq` is a live queue, and `attr` is writable.
             let (inner, attr) = unsafe { (SrqObject::<D>::get(srq)?, &mut *attr) };
             let now = D::query_srq(inner);
             attr.max_wr = now.max_wr;
@@ -139,13 +140,14 @@ impl<D: Driver> Vtable<D> {
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it once with what [`create_srq`](Self::create_srq) has filled in.
+    /// `ib_core` calls it once, with a queue that [`create_srq`](Self::create_srq) has filled in.
     pub(super) unsafe extern "C" fn destroy_srq(
         srq: *mut bindings::ib_srq,
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
-        // The object stays filled until here: a running handler may post.
-        // SAFETY: The caller's promise.
+        // The object stays filled during this call: a running event handler may post.
+        // SAFETY: By this function's contract `srq` is filled in, and not emptied before the call
+        // below.
         if let Ok(inner) = unsafe { SrqObject::<D>::get(srq) } {
             D::destroy_srq(inner);
         }
@@ -154,19 +156,21 @@ impl<D: Driver> Vtable<D> {
         0
     }
 
-    /// `post_srq_recv`: posts receive work requests to a shared receive queue.
+    /// `post_srq_recv`: posts receive work requests to a shared receive queue. Any context.
     ///
     /// # Safety
     ///
-    /// A kernel user calls it with a queue of this driver and a valid chain.
+    /// A kernel user calls it with a queue of this driver, a valid chain, and a null or writable
+    /// `bad`.
     pub(super) unsafe extern "C" fn post_srq_recv(
         srq: *mut bindings::ib_srq,
         wr: *const bindings::ib_recv_wr,
         bad: *mut *const bindings::ib_recv_wr,
     ) -> c_int {
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract `srq` is a live queue.
         match unsafe { SrqObject::<D>::get(srq) } {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `wr` is a valid chain, and `bad` is null or
+            // writable.
             Ok(inner) => unsafe { post(wr, bad, |wrs| D::post_srq(inner, wrs)) },
             Err(error) => error.to_errno(),
         }

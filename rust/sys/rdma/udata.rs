@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The driver's data in verbs calls of processes: request and response.
+//! Driver data in verbs calls of processes: request and response (`struct ib_udata`).
 //!
 //! C header: [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h)
 
@@ -25,31 +25,31 @@ use crate::sys::{
 ///
 /// # Invariants
 ///
-/// The pointer is valid; the value is used only during the call.
+/// The pointer is valid: the value is used only during the verbs call.
 #[derive(Clone, Copy)]
 pub(super) struct Udata(NonNull<bindings::ib_udata>);
 
 impl Udata {
-    /// The data of a verbs call; `None` for calls of kernel users.
+    /// Wraps the data of a verbs call; `None` for a call of a kernel user.
     ///
     /// # Safety
     ///
-    /// `udata` is null or that of the current call.
+    /// `udata` is null, or the data of the current call.
     pub(super) unsafe fn new(udata: *mut bindings::ib_udata) -> Option<Self> {
-        // INVARIANT: The caller's promise.
+        // INVARIANT: By this function's contract the data is that of the current call.
         NonNull::new(udata).map(Self)
     }
 
-    /// The data of an ioctl-style call.
+    /// Wraps the data of a verbs call in ioctl style; `None` for a call of a kernel user.
     ///
     /// # Safety
     ///
-    /// `attrs` is null or the attributes of the current call.
+    /// `attrs` is null, or the attributes of the current call.
     pub(super) unsafe fn of_attrs(attrs: *mut bindings::uverbs_attr_bundle) -> Option<Self> {
         if attrs.is_null() {
             return None;
         }
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract the attributes are those of the current call.
         unsafe { Self::new(bindings::rsiw_attrs_udata(attrs)) }
     }
 
@@ -61,23 +61,24 @@ impl Udata {
         }
     }
 
-    /// The user context of the process.
+    /// The user context of the process. `EINVAL`: the call has none.
     pub(super) fn context(self) -> Result<NonNull<bindings::ib_ucontext>> {
-        // SAFETY: By the invariant of the type.
+        // SAFETY: By the type invariant the pointer is valid.
         NonNull::new(unsafe { bindings::rsiw_udata_context(self.0.as_ptr()) }).ok_or(EINVAL)
     }
 
-    /// Copies the request of the process; `None` when it is too short.
+    /// Copies the request of the process; `None` if it is too short. Process context; sleeps.
     ///
-    /// A longer request of a newer library is accepted if its additional octets are zero.
+    /// A longer request of a newer library is accepted if its additional octets are zero. `EFAULT`:
+    /// the request is not readable. `EOPNOTSUPP`: additional octets are not zero.
     pub(super) fn request<T: FromBytes>(self) -> Result<Option<T>> {
-        // SAFETY: By the invariant of the type.
+        // SAFETY: By the type invariant the pointer is valid.
         let len = unsafe { (*self.0.as_ptr()).inlen };
         if len < size_of::<T>() {
             return Ok(None);
         }
         let mut request = T::new_zeroed();
-        // SAFETY: `request` has that many octets, and any octets are a value (`FromBytes`).
+        // SAFETY: `request` has `size_of::<T>()` octets, and any octets are a value (`FromBytes`).
         to_result(unsafe {
             bindings::_ib_copy_validate_udata_in(
                 self.0.as_ptr(),
@@ -89,14 +90,15 @@ impl Udata {
         Ok(Some(request))
     }
 
-    /// Copies the response to the process; `EINVAL` when its buffer is too short.
+    /// Copies the response to the process. Process context; sleeps. `EINVAL`: the buffer of the
+    /// process is too short. `EFAULT`: the buffer is not writable.
     pub(super) fn reply<T: IntoBytes + Immutable>(self, reply: &T) -> Result {
-        // SAFETY: By the invariant of the type.
+        // SAFETY: By the type invariant the pointer is valid.
         let room = unsafe { (*self.0.as_ptr()).outlen };
         if room < size_of::<T>() {
             return Err(EINVAL);
         }
-        // SAFETY: `reply` has that many octets, all of them initialized (`IntoBytes`).
+        // SAFETY: `reply` has `size_of::<T>()` octets, all of them initialised (`IntoBytes`).
         to_result(unsafe {
             bindings::_ib_respond_udata(
                 self.0.as_ptr(),

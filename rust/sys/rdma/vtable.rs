@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The table of verbs, and the verbs of devices, ports and protection domains.
+//! The table of verbs callbacks (`struct ib_device_ops`), and the verbs of devices, ports and
+//! protection domains.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -32,10 +33,10 @@ use crate::sys::{
     },
 };
 
-/// The C callbacks of driver `D`.
+/// The C callbacks of `ib_core` for driver `D`.
 pub(super) struct Vtable<D>(PhantomData<D>);
 
-/// `IB_FW_VERSION_NAME_MAX`, which is `ETHTOOL_FWVERS_LEN`.
+/// The length of a version buffer in octets (`IB_FW_VERSION_NAME_MAX`, `ETHTOOL_FWVERS_LEN`).
 const FW_VERSION_MAX: usize = 32;
 
 /// The number of the only port.
@@ -112,7 +113,7 @@ impl<D: CmOps> Vtable<D> {
         ..pin_init::zeroed()
     };
 
-    /// `query_device`: reports the limits of the device.
+    /// `query_device`: reports the limits of the device. Driver data of a process is refused.
     ///
     /// # Safety
     ///
@@ -122,18 +123,18 @@ impl<D: CmOps> Vtable<D> {
         attr: *mut bindings::ib_device_attr,
         udata: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: `udata` is null or that of this call.
+        // SAFETY: `udata` is null, or the data of this call.
         let ret = unsafe { bindings::rsiw_no_udata_io(udata) };
         if ret != 0 {
             return ret;
         }
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract `device` is alive, and `attr` is writable.
         let (guid, attr) = unsafe { ((*device).node_guid, &mut *attr) };
         D::LIMITS.fill(guid, attr);
         0
     }
 
-    /// `get_dev_fw_str`: reports the version, for `rdma dev` and `fw_ver` of sysfs.
+    /// `get_dev_fw_str`: reports the version of the module, for `rdma dev` and `fw_ver` of sysfs.
     ///
     /// # Safety
     ///
@@ -149,10 +150,11 @@ impl<D: CmOps> Vtable<D> {
         }
     }
 
-    /// `query_port`: reports the state of the port, which is that of the interface.
+    /// `query_port`: reports the state of the port, which is that of the interface. `EINVAL`: the
+    /// port is not 1.
     ///
-    /// Takes no lock of the network stack, since the caller may hold one. The speed is that of the
-    /// interface when its link last changed.
+    /// The function takes no lock of the network stack, since the caller may hold one. The speed is
+    /// that of the interface at the last change of its link.
     ///
     /// # Safety
     ///
@@ -165,9 +167,9 @@ impl<D: CmOps> Vtable<D> {
         if port != PORT {
             return EINVAL.to_errno();
         }
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract `attr` is writable.
         let attr = unsafe { &mut *attr };
-        // SAFETY: `device` is alive; the helper reads its interface, if there still is one.
+        // SAFETY: `device` is alive; the helper accepts a device without an interface.
         let info = unsafe { bindings::rsiw_port_info(device) };
         attr.max_mtu = info.mtu;
         attr.active_mtu = info.mtu;
@@ -176,8 +178,8 @@ impl<D: CmOps> Vtable<D> {
         attr.max_msg_sz = D::LIMITS.message;
         attr.port_cap_flags = bindings::ib_port_capability_mask_bits_IB_PORT_CM_SUP
             | bindings::ib_port_capability_mask_bits_IB_PORT_DEVICE_MGMT_SUP;
-        // SAFETY: The device is registered or being registered, and `register` has filled its
-        // object.
+        // SAFETY: The device is registered or being registered, and `Allocated::register` has
+        // filled in its object.
         let speed = unsafe { DeviceObject::<D>::get(device) }.map_or(0, |device| D::speed(device));
         (attr.active_width, attr.active_speed) = width_and_speed(speed);
         (attr.state, attr.phys_state) = if info.up {
@@ -204,14 +206,14 @@ impl<D: CmOps> Vtable<D> {
         _port: u32,
         immutable: *mut bindings::ib_port_immutable,
     ) -> c_int {
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract `immutable` is writable.
         let immutable = unsafe { &mut *immutable };
         immutable.gid_tbl_len = D::LIMITS.gids as c_int;
         immutable.core_cap_flags = bindings::RDMA_CORE_PORT_IWARP;
         0
     }
 
-    /// `query_gid`: reads an entry of the GID table.
+    /// `query_gid`: reads an entry of the GID table; all zero for an empty entry. Any context.
     ///
     /// # Safety
     ///
@@ -224,10 +226,10 @@ impl<D: CmOps> Vtable<D> {
     ) -> c_int {
         from_result(|| {
             let index = u32::try_from(index)?;
-            // SAFETY: The device is registered or being registered, and `register` has filled its
-            // object.
+            // SAFETY: The device is registered or being registered, and `Allocated::register` has
+            // filled in its object.
             let device = unsafe { DeviceObject::<D>::get(device)? };
-            // SAFETY: The caller's promise: 16 writable octets.
+            // SAFETY: By this function's contract `gid` is writable; an `ib_gid` has 16 octets.
             unsafe { gid.cast::<[u8; 16]>().write(D::gid(device, index)) };
             Ok(0)
         })
@@ -240,7 +242,8 @@ impl<D: CmOps> Vtable<D> {
     /// `ib_core` calls it with a device that is registered, or being registered.
     unsafe extern "C" fn enable_driver(device: *mut bindings::ib_device) -> c_int {
         from_result(|| {
-            // SAFETY: The caller's promise; `register` has filled in the object.
+            // SAFETY: By this function's contract the device is registered or being registered, and
+            // `Allocated::register` has filled in its object.
             D::enable(unsafe { DeviceObject::<D>::get(device)? })?;
             Ok(0)
         })
@@ -250,25 +253,25 @@ impl<D: CmOps> Vtable<D> {
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it once, after all verbs calls have returned.
+    /// `ib_core` calls it once, when no verbs call runs or will run.
     unsafe extern "C" fn dealloc_driver(device: *mut bindings::ib_device) {
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract only this call uses the object, if it is filled in.
         if let Some(device) = unsafe { DeviceObject::<D>::empty(device) } {
             D::removed(&device);
         }
     }
 
-    /// `alloc_ucontext`: makes a user context.
+    /// `alloc_ucontext`: creates a user context; the response has the index of the device.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it with a context of a device and the data of the call.
+    /// `ib_core` calls it with a context of a device, and the data of the call.
     unsafe extern "C" fn alloc_ucontext(
         context: *mut bindings::ib_ucontext,
         udata: *mut bindings::ib_udata,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: `udata` is that of this call.
+            // SAFETY: `udata` is the data of this call.
             let udata = unsafe { Udata::new(udata) }.ok_or(EINVAL)?;
             let mut reply: bindings::siw_uresp_alloc_ctx = pin_init::zeroed();
             // SAFETY: `ib_core` has set the device of the context.
@@ -278,25 +281,25 @@ impl<D: CmOps> Vtable<D> {
         })
     }
 
-    /// `dealloc_ucontext`: a user context holds no data of this driver.
+    /// `dealloc_ucontext`: no effect, as a user context holds no data of this driver.
     ///
     /// # Safety
     ///
     /// None.
     unsafe extern "C" fn dealloc_ucontext(_context: *mut bindings::ib_ucontext) {}
 
-    /// `disassociate_ucontext`: the device is removed while the context is open, and `ib_core`
-    /// destroys its objects.
+    /// `disassociate_ucontext`: no effect. The device is removed while the context is open, and
+    /// `ib_core` destroys the objects of the context.
     ///
     /// `ib_core` removes a device with open contexts only if this callback exists. Mapped rings
-    /// stay until they are unmapped: they are ordinary memory.
+    /// stay until they are unmapped, since they are ordinary memory.
     ///
     /// # Safety
     ///
     /// None.
     unsafe extern "C" fn disassociate_ucontext(_context: *mut bindings::ib_ucontext) {}
 
-    /// `alloc_pd`: makes a protection domain.
+    /// `alloc_pd`: creates a protection domain.
     ///
     /// # Safety
     ///
@@ -306,10 +309,10 @@ impl<D: CmOps> Vtable<D> {
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `pd` names its device, which is registered.
             let device = unsafe { DeviceObject::<D>::get((*pd).device)? };
             let inner = D::create_pd(device)?;
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `pd` is a new object that no other context uses.
             unsafe { PdObject::<D>::fill(pd, inner, None, [None, None]) };
             Ok(0)
         })
@@ -319,17 +322,18 @@ impl<D: CmOps> Vtable<D> {
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it once with what [`alloc_pd`](Self::alloc_pd) has filled in.
+    /// `ib_core` calls it once, with a domain that [`alloc_pd`](Self::alloc_pd) has filled in.
     unsafe extern "C" fn dealloc_pd(
         pd: *mut bindings::ib_pd,
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract `pd` is filled in, and no other context uses it.
         drop(unsafe { PdObject::<D>::empty(pd) });
         0
     }
 
-    /// `alloc_hw_port_stats`: allocates the counters of a port, with their names.
+    /// `alloc_hw_port_stats`: allocates the counters of a port, with their names; null without
+    /// memory. Process context; sleeps.
     ///
     /// # Safety
     ///
@@ -343,11 +347,12 @@ impl<D: CmOps> Vtable<D> {
             *slot = name.as_char_ptr();
         }
         let n = D::COUNTERS.len().min(MAX_COUNTERS);
-        // SAFETY: `n` names that live as long as the module.
+        // SAFETY: The array has `n` names, which are valid as long as the module.
         unsafe { bindings::rsiw_alloc_stats(descs.as_ptr(), n as c_int) }
     }
 
-    /// `get_hw_stats`: reads the counters of a port.
+    /// `get_hw_stats`: reads the counters of a port, and returns their number. `EINVAL`: the port
+    /// is not 1.
     ///
     /// # Safety
     ///
@@ -363,7 +368,7 @@ impl<D: CmOps> Vtable<D> {
             if port != PORT {
                 return Err(EINVAL);
             }
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract the device is registered.
             let device = unsafe { DeviceObject::<D>::get(device)? };
             let n = D::COUNTERS.len().min(MAX_COUNTERS);
             for index in 0..n {
@@ -377,8 +382,8 @@ impl<D: CmOps> Vtable<D> {
     }
 }
 
-/// The width and speed of a port (`enum ib_port_width`, `enum ib_port_speed`) that carry
-/// `megabits` per second. For an unknown speed (0) the result is 4X SDR, 10 Gb/s.
+/// A width and a speed of a port (`enum ib_port_width`, `enum ib_port_speed`) that carry `megabits`
+/// per second. For an unknown speed (0) the result is 4X SDR, 10 Gb/s.
 fn width_and_speed(megabits: u32) -> (u8, u16) {
     use bindings::{
         ib_port_speed_IB_SPEED_EDR as EDR,
@@ -409,5 +414,5 @@ fn width_and_speed(megabits: u32) -> (u8, u16) {
     (width as u8, speed as u16)
 }
 
-/// The largest number of counters of a driver.
+/// The maximum number of counters of a driver; the array in `rsiw_alloc_stats()` has this length.
 const MAX_COUNTERS: usize = 48;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work requests and, in [`wc`], completions of kernel users.
+//! Work requests and completions of kernel users; the completions are in [`wc`].
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -25,7 +25,7 @@ use crate::sys::{
     mm::octets::Octets, //
 };
 
-/// The operation of a send work request (`enum ib_wr_opcode`): those that an RNIC supports.
+/// The operation of a send work request (`enum ib_wr_opcode`). An RNIC supports only these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WrOpcode {
     /// `IB_WR_RDMA_WRITE`.
@@ -44,7 +44,7 @@ pub(crate) enum WrOpcode {
     RegMr,
 }
 
-/// A scatter-gather element of a kernel user, unchecked.
+/// A scatter-gather element of a kernel user (`struct ib_sge`), unchecked.
 #[derive(Clone, Copy)]
 pub(crate) struct WrSge {
     pub(crate) addr: u64,
@@ -54,17 +54,17 @@ pub(crate) struct WrSge {
     pub(crate) lkey: u32,
 }
 
-/// The fields of an `IB_WR_REG_MR` work request.
+/// The fields of an `IB_WR_REG_MR` work request (`struct ib_reg_wr`).
 pub(crate) struct WrReg {
     /// The current local key of the region.
     pub(crate) lkey: u32,
     /// The new key of the region.
     pub(crate) key: u32,
-    /// The address of its first octet.
+    /// The tagged offset of the first octet.
     pub(crate) iova: u64,
     /// The length in octets.
     pub(crate) length: u64,
-    /// `enum ib_access_flags`.
+    /// Access flags (`enum ib_access_flags`).
     pub(crate) access: u32,
 }
 
@@ -72,12 +72,12 @@ pub(crate) struct WrReg {
 ///
 /// # Safety
 ///
-/// `list` has `n` elements, or `n` is not positive.
+/// `list` has `n` elements, which stay valid during `'a`, or `n` is not positive.
 unsafe fn sges<'a>(list: *const bindings::ib_sge, n: c_int) -> impl Iterator<Item = WrSge> + 'a {
     let n = usize::try_from(n).unwrap_or(0);
     let n = if list.is_null() { 0 } else { n };
     (0..n).map(move |i| {
-        // SAFETY: By the caller's promise there is an element `i`.
+        // SAFETY: By this function's contract `list` has an element `i`, since `i` is below `n`.
         let sge = unsafe { &*list.add(i) };
         WrSge {
             addr: sge.addr,
@@ -87,9 +87,10 @@ unsafe fn sges<'a>(list: *const bindings::ib_sge, n: c_int) -> impl Iterator<Ite
     })
 }
 
-/// A work request for a send queue.
+/// A work request for a send queue (`struct ib_send_wr`).
 ///
-/// The value holds a pointer: a reference would give access only to the part common to all kinds.
+/// The value holds a pointer. A reference to the common part would not give access to the rest of
+/// an `ib_rdma_wr` or `ib_reg_wr`.
 ///
 /// # Invariants
 ///
@@ -101,13 +102,13 @@ impl<'a> SendWr<'a> {
     /// The part common to all kinds of work requests.
     #[inline]
     fn common(self) -> &'a bindings::ib_send_wr {
-        // SAFETY: By the invariant of the type.
+        // SAFETY: By the type invariant the work request is valid and does not change during `'a`.
         unsafe { self.0.as_ref() }
     }
 
     /// The user's identifier of the work request (`wr_id`).
     pub(crate) fn id(self) -> u64 {
-        // SAFETY: Both members of the union are 64 bits wide.
+        // SAFETY: Both members of the union are 64 bits wide, and any bits are a value.
         unsafe { self.common().__bindgen_anon_1.wr_id }
     }
 
@@ -152,14 +153,15 @@ impl<'a> SendWr<'a> {
 
     /// The local memory, in order.
     pub(crate) fn sges(self) -> impl Iterator<Item = WrSge> + 'a {
-        // SAFETY: The kernel user passes a list of that length.
+        // SAFETY: By the type invariant the work request is valid, so `sg_list` has `num_sge`
+        // elements.
         unsafe { sges(self.common().sg_list, self.common().num_sge) }
     }
 
     /// Copies the local memory of an inline work request into `out`; returns the length in octets.
     ///
-    /// `None` if the data is longer than `out`, or if the work request is not inline: its addresses
-    /// may be those of a region then.
+    /// `None` if the data is longer than `out`, or if the work request is not inline. Without the
+    /// flag the addresses may be those of a region.
     pub(crate) fn copy_inline(self, out: &mut [u8]) -> Option<u32> {
         if !self.inline() {
             return None;
@@ -169,7 +171,8 @@ impl<'a> SendWr<'a> {
             let end = at.checked_add(sge.len as usize)?;
             let dst = out.get_mut(at..end)?;
             if let Some(data) = NonNull::new(sge.addr as usize as *mut u8) {
-                // SAFETY: Inline data of a kernel user is kernel memory of that length.
+                // SAFETY: With `IB_SEND_INLINE` the address is that of kernel memory of this
+                // length.
                 unsafe { Octets::from_raw(data, dst.len()) }.copy_to(dst);
             }
             at = end;
@@ -177,11 +180,11 @@ impl<'a> SendWr<'a> {
         u32::try_from(at).ok()
     }
 
-    /// The tagged offset and the remote key of a Read or Write; `None` for other requests.
+    /// The tagged offset and the remote key (STag) of a Read or Write; `None` for other operations.
     pub(crate) fn remote(self) -> Option<(u64, u32)> {
         match self.opcode()? {
             WrOpcode::Write | WrOpcode::Read | WrOpcode::ReadWithInv => {
-                // SAFETY: Requests of these kinds are the first member of an `ib_rdma_wr`.
+                // SAFETY: By the opcode, the work request is the first member of an `ib_rdma_wr`.
                 let wr = unsafe { self.0.cast::<bindings::ib_rdma_wr>().as_ref() };
                 Some((wr.remote_addr, wr.rkey))
             }
@@ -189,22 +192,22 @@ impl<'a> SendWr<'a> {
         }
     }
 
-    /// The key to invalidate. Valid for `SEND_WITH_INV` and `LOCAL_INV`.
+    /// The STag to invalidate. Valid for `SEND_WITH_INV` and `LOCAL_INV`.
     pub(crate) fn invalidate_key(self) -> u32 {
-        // SAFETY: Both members of the union are 32 bits wide.
+        // SAFETY: Both members of the union are 32 bits wide, and any bits are a value.
         unsafe { self.common().ex.invalidate_rkey }
     }
 
-    /// The fields of a `REG_MR` request; `None` for other requests.
+    /// The fields of a `REG_MR` work request; `None` for other operations.
     pub(crate) fn reg(self) -> Option<WrReg> {
         if self.opcode()? != WrOpcode::RegMr {
             return None;
         }
-        // SAFETY: Requests of this kind are the first member of an `ib_reg_wr`.
+        // SAFETY: By the opcode, the work request is the first member of an `ib_reg_wr`.
         let wr = unsafe { self.0.cast::<bindings::ib_reg_wr>().as_ref() };
         let mr = NonNull::new(wr.mr)?.as_ptr();
-        // SAFETY: The kernel user names a region of its own, and does not map it again meanwhile.
-        // The code forms no reference to the whole structure: `ib_core` changes other fields.
+        // SAFETY: `mr` is a live region of the kernel user, which does not map it again during the
+        // call. The code forms no reference to the whole structure: `ib_core` changes other fields.
         let (lkey, iova, length) = unsafe { ((*mr).lkey, (*mr).iova, (*mr).length) };
         Some(WrReg {
             lkey,
@@ -216,25 +219,25 @@ impl<'a> SendWr<'a> {
     }
 }
 
-/// A work request for a receive queue.
+/// A work request for a receive queue (`struct ib_recv_wr`).
 #[derive(Clone, Copy)]
 pub(crate) struct RecvWr<'a>(&'a bindings::ib_recv_wr);
 
 impl<'a> RecvWr<'a> {
     /// The user's identifier of the work request (`wr_id`).
     pub(crate) fn id(self) -> u64 {
-        // SAFETY: Both members of the union are 64 bits wide.
+        // SAFETY: Both members of the union are 64 bits wide, and any bits are a value.
         unsafe { self.0.__bindgen_anon_1.wr_id }
     }
 
     /// The local memory, in order.
     pub(crate) fn sges(self) -> impl Iterator<Item = WrSge> + 'a {
-        // SAFETY: The kernel user passes a list of that length.
+        // SAFETY: A valid work request has a `sg_list` of `num_sge` elements.
         unsafe { sges(self.0.sg_list, self.0.num_sge) }
     }
 }
 
-/// A work request type of a linked list.
+/// A C work request that is an element of a singly linked list.
 pub(crate) trait Chained: 'static {
     /// The wrapper of a work request.
     type Wr<'a>
@@ -260,7 +263,7 @@ impl Chained for bindings::ib_send_wr {
     }
 
     unsafe fn wrap<'a>(this: NonNull<Self>) -> SendWr<'a> {
-        // INVARIANT: The caller's promise.
+        // INVARIANT: By this function's contract the work request does not change during `'a`.
         SendWr(this, PhantomData)
     }
 }
@@ -273,7 +276,7 @@ impl Chained for bindings::ib_recv_wr {
     }
 
     unsafe fn wrap<'a>(this: NonNull<Self>) -> RecvWr<'a> {
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract the work request does not change during `'a`.
         RecvWr(unsafe { this.as_ref() })
     }
 }
@@ -282,50 +285,50 @@ impl Chained for bindings::ib_recv_wr {
 ///
 /// # Invariants
 ///
-/// `at` is null or the head of a valid chain that lives for `'a`.
+/// `at` is null or the head of a chain that is valid during `'a`.
 pub(crate) struct Chain<'a, T: Chained> {
-    /// The first request that is not accepted yet.
+    /// The first work request that is not accepted yet; null at the end.
     at: *const T,
     _chain: PhantomData<&'a T>,
 }
 
 impl<T: Chained> Chain<'_, T> {
-    /// The chain that begins at `head`.
+    /// Wraps the chain that begins at `head`.
     ///
     /// # Safety
     ///
     /// `head` is null or a valid chain, which stays valid as long as the value exists.
     pub(super) unsafe fn new(head: *const T) -> Self {
-        // INVARIANT: The caller's promise.
+        // INVARIANT: By this function's contract the chain is valid as long as the value exists.
         Self {
             at: head,
             _chain: PhantomData,
         }
     }
 
-    /// The first request that is not accepted yet.
+    /// The first work request that is not accepted yet; `None` at the end.
     pub(crate) fn current(&self) -> Option<T::Wr<'_>> {
-        // SAFETY: By the invariant of the type.
+        // SAFETY: By the type invariant `at` is null or a work request of a valid chain.
         NonNull::new(self.at.cast_mut()).map(|at| unsafe { T::wrap(at) })
     }
 
-    /// Accepts the current request.
+    /// Accepts the current work request, and moves to the next one.
     pub(crate) fn accept(&mut self) {
-        // SAFETY: By the invariant of the type.
+        // SAFETY: By the type invariant `at` is null or a work request of a valid chain.
         if let Some(at) = unsafe { self.at.as_ref() } {
             // INVARIANT: The rest of a valid chain is a valid chain.
             self.at = T::next(at);
         }
     }
 
-    /// The refused request, for `*bad_wr`.
+    /// The refused work request, for `*bad_wr`.
     pub(super) fn bad(&self) -> *const T {
         self.at
     }
 }
 
-/// Requests for a send queue.
+/// Work requests for a send queue.
 pub(crate) type SendWrs<'a> = Chain<'a, bindings::ib_send_wr>;
 
-/// Requests for a receive queue.
+/// Work requests for a receive queue.
 pub(crate) type RecvWrs<'a> = Chain<'a, bindings::ib_recv_wr>;

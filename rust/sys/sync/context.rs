@@ -25,8 +25,8 @@ pub(crate) fn in_shared_thread() -> bool {
     unsafe { bindings::rsiw_in_shared_thread() }
 }
 
-/// Whether a thread is runnable on this CPU, also one that the softirq interrupted: a thread for
-/// softirqs would share the CPU with it.
+/// Whether a thread is runnable on this CPU, including the one that the softirq interrupted. A
+/// softirq thread would share the CPU with that thread.
 #[inline]
 pub(crate) fn processor_is_wanted() -> bool {
     // SAFETY: The helper reads the state of this CPU, in any context.
@@ -66,8 +66,8 @@ pub(crate) struct Caller {
 impl Caller {
     /// The current process. Process context.
     pub(crate) fn now() -> Self {
-        // SAFETY: The helpers read fields of the current task and its group, which only the group
-        // changes.
+        // SAFETY: The helpers read fields of the current task and its thread group, which exist
+        // during the call.
         unsafe {
             Self {
                 process: bindings::rsiw_caller_process(),
@@ -91,7 +91,7 @@ impl Caller {
         unsafe { bindings::rsiw_caller_is_in_net(net as *const bindings::net) }
     }
 
-    /// Whether both have the same process or the same effective user.
+    /// Whether both callers are the same process, or have the same effective user ID.
     pub(crate) fn is_one_with(self, other: Self) -> bool {
         (self.process, self.started) == (other.process, other.started) || self.user == other.user
     }

@@ -30,7 +30,8 @@ pub(crate) struct SpinLockBhBackend;
 /// The backend of `spin_lock_irqsave()`.
 pub(crate) struct SpinLockIrqBackend;
 
-// SAFETY: `spinlock_t` admits one owner; `relock` is the default one, which calls `lock`.
+// SAFETY: `spinlock_t` admits one owner; `relock` has the default implementation, which calls
+// `lock`.
 unsafe impl Backend for SpinLockBhBackend {
     type State = bindings::spinlock_t;
     type GuardState = ();
@@ -69,8 +70,8 @@ unsafe impl Backend for SpinLockBhBackend {
     }
 }
 
-// SAFETY: `spinlock_t` admits one owner; `relock` is the default one, which calls `lock` and keeps
-// the new interrupt state.
+// SAFETY: `spinlock_t` admits one owner; `relock` has the default implementation, which calls
+// `lock` and stores the new interrupt state.
 unsafe impl Backend for SpinLockIrqBackend {
     type State = bindings::spinlock_t;
     type GuardState = c_ulong;

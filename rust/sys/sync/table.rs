@@ -81,7 +81,7 @@ impl<T: Send + Sync> Table<T> {
         })
     }
 
-    /// Enters `item` under `id`. Process context; sleeps.
+    /// Inserts `item` under `id`. Process context; sleeps.
     ///
     /// # Errors
     ///
@@ -101,14 +101,14 @@ impl<T: Send + Sync> Table<T> {
             )
         });
         if result.is_err() {
-            // SAFETY: The node was not entered, so this function still owns it.
+            // SAFETY: The node was not inserted, so this function still owns it.
             drop(unsafe { KBox::from_raw(node) });
         }
         result
     }
 
-    /// Allocates a free number, and enters the object that `make` returns for it. The allocation is
-    /// cyclic. Process context; sleeps.
+    /// Allocates a free number, and inserts the object that `make` returns for it. The allocation
+    /// is cyclic. Process context; sleeps.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl<T: Send + Sync> Table<T> {
                 bindings::rsiw_xa_store(self.xa.get(), id as usize, node.cast())
             });
             if let Err(error) = result {
-                // SAFETY: The node was not entered, so this function still owns it.
+                // SAFETY: The node was not inserted, so this function still owns it.
                 drop(unsafe { KBox::from_raw(node) });
                 return Err(error);
             }
@@ -149,7 +149,7 @@ impl<T: Send + Sync> Table<T> {
         entered
     }
 
-    /// Whether there is an entry under `id`. The answer may be stale when it returns. Any context.
+    /// Whether there is an entry under `id`; possibly stale after the return. Any context.
     pub(crate) fn contains(&self, id: u32) -> bool {
         // SAFETY: `xa` is initialized.
         !unsafe { bindings::xa_load(self.xa.get(), id as usize) }.is_null()
@@ -175,7 +175,7 @@ impl<T: Send + Sync> Table<T> {
         Some(unsafe { ArcBorrow::from_raw(item) }.into())
     }
 
-    /// Calls `f` with each entry. Entries that are added or removed meanwhile may be missed.
+    /// Calls `f` with each entry. Entries that are added or removed concurrently may be missed.
     /// Process context; does not sleep.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&T)) {
         let mut from = self.range.start;
@@ -202,7 +202,7 @@ impl<T: Send + Sync> Table<T> {
         // SAFETY: By the type invariant the pointer is null or a `Node<T>`, which only this context
         // has removed.
         let item = unsafe { node.as_ref() }?.item.clone();
-        // SAFETY: New readers can not find the node, and RCU frees it after the sections of earlier
+        // SAFETY: New readers cannot find the node, and RCU frees it after the sections of earlier
         // ones. `rcu` is unused until then.
         unsafe { bindings::call_rcu((*node).rcu.get(), Some(Self::free)) };
         Some(item)
@@ -308,7 +308,7 @@ mod tests {
         assert!(table.insert_at(7, item(7, &gone)?) == Err(EBUSY));
         assert!(table.insert_at(0, item(0, &gone)?) == Err(EINVAL));
         assert!(table.insert_at(100, item(100, &gone)?) == Err(EINVAL));
-        // The three refused objects are dropped, the entered one is not.
+        // The three refused objects are dropped, the inserted one is not.
         assert_eq!(gone.load(Acquire), 3);
         drop(table);
         grace_period();

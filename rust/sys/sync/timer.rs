@@ -3,7 +3,7 @@
 //! High-resolution timers with callbacks in softirq context.
 //!
 //! A delayed work item has the resolution of a jiffy, some milliseconds; [`SoftTimer`] has that of
-//! an hrtimer. As a work item, a running timer owns an [`Arc`] of its object but no reference to
+//! an hrtimer. Like a work item, a running timer owns an [`Arc`] of its object but no reference to
 //! the module. So the module calls [`wait_for_all`] before its code is unloaded.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
@@ -60,10 +60,11 @@ pub(crate) unsafe trait HasSoftTimer<const ID: u64 = 0>: Timed<ID> {
     fn soft_timer(&self) -> &SoftTimer<Self, ID>;
 }
 
-/// Implements [`HasSoftTimer`] for a type; names the field.
+/// Implements [`HasSoftTimer`] for a type whose named field is the timer.
 macro_rules! impl_has_soft_timer {
     (impl HasSoftTimer$(<$id:tt>)? for $owner:ty { self.$field:ident }) => {
-        // SAFETY: The field of that name: a pattern, other than `self.field`, follows no `Deref`.
+        // SAFETY: The pattern binds the field of that name in the object itself. An expression
+        // `self.field` could bind a field behind a `Deref`.
         unsafe impl $crate::sys::sync::timer::HasSoftTimer$(<$id>)? for $owner {
             #[inline]
             fn soft_timer(&self) -> &$crate::sys::sync::timer::SoftTimer<Self $(, $id)?> {
@@ -118,8 +119,8 @@ impl<T: Timed<ID>, const ID: u64> SoftTimer<T, ID> {
         })
     }
 
-    /// Starts the timer of `owner`, which expires after `nanos` nanoseconds. Returns `false`, and
-    /// changes nothing, if the timer is running. Any context but hard interrupts.
+    /// Starts the timer of `owner`, which expires after `nanos` nanoseconds. Returns `false`,
+    /// without an effect, if the timer is running. Any context but hard interrupts.
     pub(crate) fn start(owner: Arc<T>, nanos: u32) -> bool
     where
         T: HasSoftTimer<ID>,

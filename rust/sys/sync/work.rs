@@ -149,7 +149,8 @@ impl Queue {
         (!raw.is_null()).then(|| unsafe { workqueue::Queue::from_raw(raw) })
     }
 
-    /// Queues a work item; `false` if it was queued already. One run serves both then. Any context.
+    /// Queues a work item. Returns `false` if the item was queued already: it runs once. Any
+    /// context.
     #[inline]
     pub(crate) fn enqueue<W, const ID: u64>(&self, item: W) -> bool
     where
@@ -165,8 +166,8 @@ impl Queue {
         result.is_ok()
     }
 
-    /// Queues a work item after `delay`. Returns `false`, and changes nothing, if the item was
-    /// queued or waiting already. Any context.
+    /// Queues a work item after `delay`. Returns `false`, without an effect, if the item was queued
+    /// or waiting already. Any context.
     pub(crate) fn enqueue_delayed<T, const ID: u64>(&self, item: Arc<T>, delay: Jiffies) -> bool
     where
         T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
@@ -180,8 +181,8 @@ impl Queue {
         result.is_ok()
     }
 
-    /// Queues a work item after `delay` from now, also if it was waiting already. Returns whether
-    /// it was waiting. Any context.
+    /// Queues a work item after `delay` from now, even if the item was waiting already. Returns
+    /// whether the item was waiting. Any context.
     pub(crate) fn mod_delayed<T, const ID: u64>(&self, item: Arc<T>, delay: Jiffies) -> bool
     where
         T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
@@ -229,7 +230,7 @@ pub(crate) fn cancel_delayed<T, const ID: u64>(item: &Arc<T>) -> bool
 where
     T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
 {
-    // SAFETY: The `delayed_work` is a field of a live object.
+    // SAFETY: The `delayed_work` is a field of the object, which `item` keeps.
     let waiting = unsafe { bindings::cancel_delayed_work(delayed_work::<T, ID>(item)) };
     if waiting {
         // SAFETY: The queue owned a reference, and the item will not run.
@@ -243,7 +244,7 @@ fn delayed_work<T, const ID: u64>(item: &Arc<T>) -> *mut bindings::delayed_work
 where
     T: HasDelayedWork<T, ID>,
 {
-    // SAFETY: The pointer is that of a live object.
+    // SAFETY: The pointer is that of an object which `item` keeps.
     let work = unsafe { T::raw_get_work(Arc::as_ptr(item).cast_mut()) };
     // SAFETY: As above.
     let work = unsafe { Work::raw_get(work) };
@@ -291,8 +292,8 @@ impl Queues {
 
 impl Drop for Queues {
     fn drop(&mut self) {
-        // RCU and each queue may drop last references, whose drop may queue work elsewhere. Two
-        // rounds complete each such chain.
+        // RCU callbacks and work items may drop last references. Such a drop may queue work to
+        // another queue. Two rounds complete each such chain.
         timer::wait_for_all();
         for _ in 0..2 {
             // SAFETY: Process context.

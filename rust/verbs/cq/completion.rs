@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completions: opcode, status and fields that kernel users and processes get alike.
+//! Completions: opcode, status and the fields common to kernel users and processes.
 
 use crate::{
     sys::rdma::wr::{
@@ -83,7 +83,7 @@ pub(crate) enum WcStatus {
     /// Any other error.
     General = 9,
     /// The peer posted no receive for a Send in time. `enum siw_wc_status` has no such value: a
-    /// process gets [`General`](Self::General).
+    /// process receives [`General`](Self::General).
     RnrRetryExceeded = 10,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct Completion {
     pub(crate) status: WcStatus,
     /// Octets received or read; for other work requests the octets of the payload.
     pub(crate) bytes: u32,
-    /// The local STag that the message has invalidated.
+    /// The local STag that the received message has invalidated.
     pub(crate) invalidated: Option<Stag>,
     /// The peer requested a solicited event.
     pub(crate) solicited: bool,

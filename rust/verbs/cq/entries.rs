@@ -151,8 +151,8 @@ impl Entries {
         &self.ring
     }
 
-    /// Whether at least half of the slots of a kernel user's ring are in use. The answer may be
-    /// stale when it returns.
+    /// Whether at least half of the slots of a kernel user's ring are in use; possibly stale after
+    /// the return.
     pub(super) fn is_half_full(&self) -> bool {
         let used = self.put.lock().wrapping_sub(self.get.load(Acquire));
         used != 0 && used >= self.ring.slots() / 2
@@ -179,13 +179,14 @@ impl Entries {
         Pushed::Quiet
     }
 
-    /// Stores a `struct siw_cqe` at index `at`; `false` while the process has not read the old one.
+    /// Stores a `struct siw_cqe` at index `at`; `false` while the process has not read the old
+    /// entry.
     #[inline]
     fn put_for_process(&self, at: u32, qpn: u32, c: &Completion) -> bool {
         if self.ring.header(at) as u16 & flag::VALID != 0 {
             return false;
         }
-        // The STag field stays 0: `struct siw_cqe` has no flag that tells whether it is valid.
+        // The STag field stays 0: `struct siw_cqe` has no flag that marks the field as valid.
         let words = [c.id, 0, 0, u64::from(qpn)];
         self.ring.write::<CQE_WORDS>(at, &words);
         let c = Completion {
@@ -196,7 +197,7 @@ impl Entries {
         true
     }
 
-    /// Stores an entry at index `at` for a kernel user; `false` while the old one has not been
+    /// Stores an entry at index `at` for a kernel user; `false` while the old entry has not been
     /// taken.
     #[inline]
     fn put_for_kernel(&self, at: u32, qpn: u32, c: &Completion) -> bool {

@@ -39,7 +39,7 @@ pub(crate) struct Mr {
     /// Counts the region in the device.
     object_slot: ObjectSlot,
     region: Arc<Region>,
-    /// The STag that the owner got.
+    /// The STag returned to the owner.
     stag: Stag,
 }
 
@@ -99,7 +99,7 @@ impl Mr {
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// The STag that the owner got.
+    /// The STag returned to the owner.
     pub(crate) fn stag(&self) -> Stag {
         self.stag
     }
@@ -109,7 +109,8 @@ impl Mr {
         self.region.describe(attrs);
     }
 
-    /// Stages the segments for the next registration: `fill` gets the list and its largest length.
+    /// Stages the segments for the next registration: `fill` receives the list and its largest
+    /// length.
     /// Any context. Errors as of [`Region::stage`].
     pub(crate) fn stage<R>(&self, fill: impl FnOnce(&mut Segments, usize) -> R) -> Result<R> {
         let Kind::FastReg(max) = self.region.kind() else {

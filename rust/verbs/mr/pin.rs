@@ -27,8 +27,8 @@ use crate::{
 
 /// A pin of a valid region, which stays valid while the pin exists.
 ///
-/// Bottom halves are disabled meanwhile, and a revocation of the region spins: hold a pin only for
-/// a bounded number of copies.
+/// While the pin exists, bottom halves are disabled, and a revocation of the region spins. So a pin
+/// covers only a bounded number of copies.
 pub(crate) struct PinnedRegion {
     pin: Pinned<Region>,
     /// The STag of the lookup.

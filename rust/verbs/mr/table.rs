@@ -82,7 +82,8 @@ impl RegionTable {
             let region = Arc::pin_init(Region::new(index, pd, kind, spare.take()), GFP_KERNEL)?;
             match self.table.insert_at(index, region.clone()) {
                 Ok(()) => return Ok(region),
-                // Another context has entered the index since: try another one, with the same list.
+                // Another context has used the index since the check: the loop tries another index,
+                // with the same list.
                 Err(EBUSY) => spare = region.take_spare(),
                 Err(error) => return Err(error),
             }
@@ -148,9 +149,11 @@ impl RegionTable {
         }
         match (region.invalidate(stag.key(), stream), by) {
             (Err(AccessError::NotAssociated), _) => Err(AccessError::NotAssociated),
-            // The peer has invalidated the region first; the local user may not know yet.
+            // The peer has invalidated the region first; the local user may not have polled the
+            // completion yet.
             (Err(_), Invalidator::Local(_)) if !region.is_valid() => Ok(false),
-            // The local user was first, and may have registered the region again: that stays.
+            // The local user was first, and may have registered the region again. The new
+            // registration stays valid.
             (Err(_), Invalidator::Remote(_)) => Ok(false),
             (result, _) => result.map(|()| true),
         }

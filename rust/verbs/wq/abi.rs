@@ -3,14 +3,14 @@
 //! The layout of work and completion queue elements, for kernel users as for processes.
 //!
 //! Source: [`include/uapi/rdma/siw-abi.h`](srctree/include/uapi/rdma/siw-abi.h). An element is an
-//! array of 64-bit words; fields are listed from the low bits on.
+//! array of 64-bit words. Fields are listed from the low bits on, with their width in bits. A
+//! scatter-gather element (SGE) is two words: the address; the length (32) and the key (32).
 //!
-//! | word | send (15 words)                        | receive (14)      | completion (4)              |
-//! |------|----------------------------------------|-------------------|-----------------------------|
-//! | 0    | id                                     | id                | id                          |
-//! | 1    | flags 16, num_sge 8, opcode 8, rkey 32 | flags 16, num_sge | flags 8, opcode 8, status 16, bytes 32 |
-//! | 2    | tagged offset                          | address of sge 0  | invalidated STag            |
-//! | 3..  | address, length 32, key 32 of each sge | length, key, ..   | queue pair                  |
+//! | element | words | word 0 | word 1 | word 2 | word 3 |
+//! | --- | --- | --- | --- | --- | --- |
+//! | send | 15 | id | flags 16, num_sge 8, opcode 8, rkey 32 | tagged offset | the SGEs |
+//! | receive | 14 | id | flags 16, num_sge 8 | the SGEs | |
+//! | completion | 4 | id | flags 8, opcode 8, status 16, bytes 32 | invalidated STag | queue pair |
 
 use crate::verbs::{
     wq::wqe::{
@@ -82,7 +82,7 @@ pub(crate) mod opcode {
 pub(crate) struct WqeHeader(pub(crate) u64);
 
 impl WqeHeader {
-    /// Makes a header of its fields.
+    /// Makes a header word from the fields.
     pub(super) fn new(flags: u16, num_sge: u8, opcode: u8, rkey: Stag) -> Self {
         Self(
             u64::from(flags)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Receive queues of one queue pair, and the receive ring that shared receive queues use too.
+//! Receive queues of queue pairs, and the receive ring that shared receive queues also use.
 //!
 //! A process posts receives by stores alone, without a doorbell.
 

@@ -73,7 +73,7 @@ use crate::{
 pub(crate) struct SendQueue {
     /// The elements.
     ring: Arc<Ring>,
-    /// Every work request gets a completion (`IB_SIGNAL_ALL_WR`).
+    /// Every work request generates a completion (`IB_SIGNAL_ALL_WR`).
     signal_all: bool,
     /// The largest number of scatter-gather elements in a work request.
     max_sge: u8,
@@ -128,7 +128,7 @@ impl SendQueue {
     }
 
     /// An estimate of the number of posted work requests. The estimate is exact if the owner fills
-    /// the ring in order and no context fetches meanwhile.
+    /// the ring in order and no context fetches concurrently.
     #[inline]
     pub(crate) fn waiting(&self) -> u32 {
         let get = self.get.load(Relaxed);
@@ -283,8 +283,7 @@ impl SendQueue {
         }
         let sink = abi::decode_sgl(words, SQE_SGES, header.num_sge(), self.max_sge)
             .ok_or(WcStatus::LocLen)?;
-        // The Read Request carries the STag of the sink; the local DMA key never goes on the wire
-        // (DDP-96).
+        // The Read Request carries the STag of the sink; the local DMA key is never sent (DDP-96).
         let local = |sge: &Sge| sge.lkey == LOCAL_DMA_LKEY && sge.len != 0;
         if sink.as_slice().iter().any(local) {
             return Err(WcStatus::LocProt);

@@ -27,7 +27,7 @@ pub(crate) struct Sge {
     pub(crate) addr: u64,
     /// The length in octets.
     pub(crate) len: u32,
-    /// The local key of its region.
+    /// The local key (STag) of the region; 0: the local DMA key.
     pub(crate) lkey: Stag,
 }
 
@@ -149,7 +149,7 @@ pub(crate) enum SendOp {
         local: Payload,
         /// The peer's region.
         remote: Stag,
-        /// The tagged offset in it.
+        /// The tagged offset in the peer's region.
         to: u64,
     },
     /// Send, or Send with Invalidate.
@@ -161,14 +161,14 @@ pub(crate) enum SendOp {
     },
     /// RDMA Read from `remote` at `to` into `sink`.
     ///
-    /// Each element of the sink gets its own Read Request.
+    /// The driver sends a Read Request for each element of the sink.
     Read {
         /// The sink. No element of non-zero length has key 0; with `local_inv` there is one at
         /// most.
         sink: Sgl,
         /// The peer's region.
         remote: Stag,
-        /// The tagged offset in it.
+        /// The tagged offset in the peer's region.
         to: u64,
         /// The region of the sink is invalidated after the Read Response.
         local_inv: bool,
@@ -220,11 +220,11 @@ pub(crate) struct RecvWqe {
 
 /// An invalid work request.
 ///
-/// It is completed with `status`, and the queue pair goes to the error state.
+/// The work request is completed with `status`, and the queue pair moves to the error state.
 pub(crate) struct BadWqe {
     /// The owner's identifier of the work request (`wr_id`).
     pub(crate) id: u64,
-    /// The opcode of the completion, as far as the element tells it.
+    /// The opcode of the completion, from the element; `Send` if the element's opcode is refused.
     pub(crate) opcode: WcOpcode,
     pub(crate) status: WcStatus,
 }

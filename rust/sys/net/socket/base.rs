@@ -43,12 +43,13 @@ unsafe impl Send for Base {}
 
 impl Base {
     /// Makes a TCP socket of the current process, with its security label, control groups and
-    /// memory cgroup. The socket holds a reference to its namespace. A kernel thread gets a kernel
-    /// socket, which holds none.
+    /// memory cgroup. The socket holds a reference to its namespace. For a kernel thread the socket
+    /// is a kernel socket, without such a reference.
     ///
     /// # Errors
     ///
-    /// `EPERM`, `EACCES`…: refused by a security module, or by a BPF program of the control group.
+    /// `EPERM`, `EACCES` and others: a security module, or a BPF program of the control group,
+    /// refuses the socket.
     pub(super) fn create(net: &NetNs, family: Family) -> Result<Self> {
         let mut sock = ptr::null_mut();
         // SAFETY: The namespace is held during the call; `sock` is writable.

@@ -43,7 +43,7 @@ const ALIGN: usize = 8;
 /// TCP calls all functions under the socket's lock. The context is softirq, or process context with
 /// bottom halves on when the lock's owner processes the backlog. The functions must not sleep, nor
 /// lock this or another socket. TCP may call them inside calls that the handler makes. The
-/// handler's type needs an alignment of 8.
+/// handler's type needs an alignment of 8 or more.
 pub(crate) trait Handler: Send + Sync + Sized + 'static {
     /// Data or FIN can be read.
     fn data_ready(this: ArcBorrow<'_, Self>, sock: CallbackSock<'_>);
@@ -60,7 +60,7 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
 
 /// TCP's callback to the user of a listening socket.
 ///
-/// The type needs an alignment of 8.
+/// The type needs an alignment of 8 or more.
 pub(crate) trait Incoming: Send + Sync + Sized + 'static {
     /// A connection can be accepted, from process context.
     ///
@@ -107,7 +107,7 @@ pub(super) struct Installed {
 
 // SAFETY: The value represents an `Arc` of a type that is `Send` and `Sync`.
 unsafe impl Send for Installed {}
-// SAFETY: A shared reference only allows to copy the value, and `release` is unsafe.
+// SAFETY: A shared reference only allows copies of the value, and `release` is unsafe.
 unsafe impl Sync for Installed {}
 
 impl Installed {
@@ -206,7 +206,8 @@ unsafe fn call<H: Handler>(
     // SAFETY: Handler and functions are exchanged together under the lock, so it is an `Arc<H>`.
     // The socket's reference lasts at least until the lock is released.
     let handler = unsafe { ArcBorrow::from_raw(handler.as_ptr().cast_const().cast::<H>()) };
-    // INVARIANT: By this function's contract the lock is held; `f` can not keep the value.
+    // INVARIANT: By this function's contract the lock is held; the lifetime of the value ends with
+    // `f`.
     let sock = CallbackSock {
         sk,
         _callback: PhantomData,
@@ -266,7 +267,8 @@ unsafe extern "C" fn incoming<I: Incoming>(sk: *mut bindings::sock) {
     let handler = unsafe { bindings::rsiw_sk_incoming(sk) };
     if let Some(handler) = NonNull::new(handler) {
         // SAFETY: This function is only installed together with an `Arc<I>`, into a socket without
-        // a handler. The socket's reference outlasts RCU sections that found it.
+        // a handler. `ListenSocket` drops the socket's reference after a grace period, so the
+        // reference outlasts this RCU section.
         I::incoming(unsafe { ArcBorrow::from_raw(handler.as_ptr().cast_const().cast::<I>()) });
     }
 }

@@ -22,8 +22,8 @@ use super::{
     Locked, //
 };
 
-/// A process owns the socket (`lock_sock()`). The process handles the backlog of TCP, but no work
-/// of other contexts.
+/// The error for a socket that a process owns (`lock_sock()`). At its release the process handles
+/// the backlog of TCP, but no work of other contexts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedByUser;
 
@@ -49,7 +49,7 @@ impl SockRef {
         // SAFETY: By this function's contract.
         unsafe { bindings::rsiw_sk_hold(sk) };
         // INVARIANT: The value owns the reference taken above.
-        // SAFETY: A socket is not null.
+        // SAFETY: By this function's contract `sk` is a socket, and so not null.
         Self(unsafe { NonNull::new_unchecked(sk) })
     }
 
@@ -65,8 +65,8 @@ impl SockRef {
         unsafe { bindings::rsiw_tcp_retransmits(self.as_ptr()) }
     }
 
-    /// Owns the socket (`lock_sock()`). Process context; sleeps. Dropping the guard processes the
-    /// backlog, callbacks included.
+    /// Takes ownership of the socket (`lock_sock()`). Process context; sleeps. Dropping the guard
+    /// processes the backlog, callbacks included.
     pub(crate) fn lock(&self) -> LockedProc<'_> {
         // SAFETY: By the type invariant.
         unsafe { bindings::rsiw_sk_lock(self.as_ptr()) };
@@ -100,7 +100,7 @@ impl Clone for SockRef {
 
 impl Drop for SockRef {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant a reference is owned; it is not used after this.
+        // SAFETY: By the type invariant the value owns the reference, which is not used after this.
         unsafe { bindings::rsiw_sk_put(self.as_ptr()) }
     }
 }

@@ -45,17 +45,17 @@ use crate::sys::sync::work;
 
 /// A TCP socket that listens. Process context; all functions may sleep.
 ///
-/// The socket of a process holds a reference to its network namespace, as its other sockets do. A
-/// shared socket holds none: its owner drops it at the removal of the interface. Dropping the value
-/// resets connections that were not accepted. A call of [`Incoming`] for an earlier child may still
-/// run then. So a work item drops the handler after an RCU grace period (some 30 ms).
+/// The socket of a process holds a reference to its network namespace. A shared socket holds none:
+/// the owner drops the value at the removal of the interface. Dropping the value resets connections
+/// that were not accepted. A call of [`Incoming`] for an earlier child may still run then. So a
+/// work item drops the handler after an RCU grace period (some 30 ms).
 pub(crate) struct ListenSocket {
     base: Base,
     /// The handler in the socket's user data.
     installed: Cell<Option<Arc<Leftover>>>,
 }
 
-/// A handler that is dropped when no call of it can run any more.
+/// A handler whose drop waits until no callback uses it.
 #[pin_data]
 struct Leftover {
     installed: Installed,
@@ -72,7 +72,8 @@ impl WorkItem<0> for Leftover {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        // SAFETY: Process context. The wait is for children, which call without the socket's lock.
+        // SAFETY: Process context. The wait covers callbacks of children, which run without the
+        // socket's lock.
         unsafe { bindings::synchronize_rcu() };
         // SAFETY: The handler was removed from the socket before the item was queued, once. Callers
         // that had found the handler have returned.
@@ -100,7 +101,7 @@ impl ListenSocket {
         Ok(Self::new(Base::create_shared(net, family)?))
     }
 
-    /// Prepares a socket for listening: its children get the lock classes of kernel sockets.
+    /// Prepares a socket for listening: its children use the lock classes of kernel sockets.
     fn new(base: Base) -> Self {
         // SAFETY: The socket is owned; process context.
         unsafe { bindings::rsiw_sk_kernel_children(base.sk()) };
@@ -142,7 +143,7 @@ impl ListenSocket {
     ///
     /// # Errors
     ///
-    /// `ENODEV`: the namespace is being removed. Others: the accept failed.
+    /// `ENODEV`: the namespace is being removed. Any other error: the accept failed.
     pub(crate) fn accept(&self) -> Result<Option<Socket>> {
         self.next_child()?.map(Socket::from_base).transpose()
     }

@@ -36,7 +36,7 @@ use crate::sys::{
 /// A TCP socket that the caller holds exclusively. No function sleeps.
 ///
 /// Functions that send can call back, on this CPU, before they return: `write_space`, or
-/// `data_ready` for queued data. On a socket that its owner has released they do nothing.
+/// `data_ready` for queued data. They have no effect on a socket that its owner has released.
 ///
 /// The address of the value is that of the socket; the value has no content. The type is unsized,
 /// so that values can be neither moved nor swapped. A `core::mem::swap()` of the targets of two
@@ -96,7 +96,7 @@ impl Locked {
         TcpState::from_raw(unsafe { bindings::rsiw_sk_state(self.as_ptr()) })
     }
 
-    /// State of the connection for `rdma resource show`.
+    /// The attributes of the connection for `rdma resource show`.
     pub(crate) fn info(&self) -> TcpInfo {
         let mut info = bindings::rsiw_tcp_info::default();
         // SAFETY: By the type invariant.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions of the table of verbs that `iw_cm` calls.
+//! The C callbacks of the verbs table that `iw_cm` calls.
 
 use core::{
     marker::PhantomData,
@@ -32,16 +32,16 @@ use crate::sys::{
     rdma::objects,
 };
 
-/// The C callbacks for driver `D`.
+/// The C callbacks of `iw_cm` for driver `D`.
 pub(crate) struct Callbacks<D>(PhantomData<D>);
 
 /// The driver's device of an identifier.
 ///
 /// # Safety
 ///
-/// `id` is an identifier of a device of `D` that lives as long as `'a`.
+/// `id` is an identifier of a device of `D` that is alive during `'a`.
 unsafe fn device<'a, D: CmOps>(id: NonNull<bindings::iw_cm_id>) -> Result<&'a Arc<D::Device>> {
-    // SAFETY: The caller's promise.
+    // SAFETY: By this function's contract `id` is alive, and its device is one of `D`.
     unsafe { objects::device::<D>((*id.as_ptr()).device) }
 }
 
@@ -49,30 +49,31 @@ unsafe fn device<'a, D: CmOps>(id: NonNull<bindings::iw_cm_id>) -> Result<&'a Ar
 ///
 /// # Safety
 ///
-/// `id` is an identifier that lives during the call.
+/// `id` is an identifier that is alive during the call.
 unsafe fn handle(id: NonNull<bindings::iw_cm_id>) -> Result<Handle> {
-    // SAFETY: The caller's promise.
+    // SAFETY: By this function's contract `id` is alive.
     let provider_data = unsafe { (*id.as_ptr()).provider_data };
     Handle::from_provider_data(provider_data).ok_or(EINVAL)
 }
 
-/// What the user wants.
+/// Copies the parameters of the user, with a reference to the private data. `EINVAL`: `param` is
+/// null.
 ///
 /// # Safety
 ///
-/// `param` is valid as long as `'a`, and so are the octets it points to; `id` is an identifier that
-/// lives during the call.
+/// `param` is null, or valid during `'a` with its private data; `id` is an identifier that is alive
+/// during the call.
 unsafe fn conn_param<'a>(
     id: NonNull<bindings::iw_cm_id>,
     param: *const bindings::iw_cm_conn_param,
 ) -> Result<ConnParam<'a>> {
-    // SAFETY: The caller's promise.
+    // SAFETY: By this function's contract `param` is null or valid during `'a`.
     let param = unsafe { param.as_ref() }.ok_or(EINVAL)?;
-    // SAFETY: As above.
+    // SAFETY: By this function's contract the private data is valid during `'a`.
     let private_data = unsafe { octets(param.private_data, param.private_data_len.into()) };
     Ok(ConnParam {
         qpn: param.qpn,
-        // SAFETY: As above.
+        // SAFETY: By this function's contract `id` is alive.
         own_qp: unsafe { bindings::rsiw_cm_own_qp(id.as_ptr()) }.addr(),
         ird: param.ird,
         ord: param.ord,
@@ -80,90 +81,97 @@ unsafe fn conn_param<'a>(
     })
 }
 
-/// Octets by pointer and length; the pointer counts only if there are any.
+/// Wraps `len` octets at `data`; the pointer is not used if `len` is 0.
 ///
 /// # Safety
 ///
-/// If `len` is not 0, `data` points to that many octets that do not change as long as `'a`.
+/// If `len` is not 0, `data` is null or points to `len` octets that do not change during `'a`.
 unsafe fn octets<'a>(data: *const c_void, len: usize) -> &'a [u8] {
     if len == 0 || data.is_null() {
         return &[];
     }
-    // SAFETY: The caller's promise.
+    // SAFETY: By this function's contract the octets do not change during `'a`.
     unsafe { slice::from_raw_parts(data.cast(), len) }
 }
 
-/// The type of service that is asked for.
+/// The IP type of service of an identifier, if the user has set it.
 ///
 /// # Safety
 ///
-/// `id` is an identifier that lives during the call.
+/// `id` is an identifier that is alive during the call.
 unsafe fn tos(id: NonNull<bindings::iw_cm_id>) -> Option<u8> {
     let id = id.as_ptr();
-    // SAFETY: The caller's promise; no reference to what `iw_cm` may change is made.
+    // SAFETY: By this function's contract `id` is alive. The code forms no reference to fields that
+    // `iw_cm` may change.
     unsafe { bindings::iw_cm_id::tos_set_raw(id).then_some((*id).tos) }
 }
 
 impl<D: CmOps> Callbacks<D> {
-    /// Connects.
+    /// `iw_connect`: begins to connect. Process context; sleeps.
     ///
     /// # Safety
     ///
-    /// `iw_cm` calls it with an identifier of a device of `D` and what the user wants.
+    /// `iw_cm` calls it with an identifier of a device of `D`, and the parameters of the user.
     pub(crate) unsafe extern "C" fn connect(
         id: *mut bindings::iw_cm_id,
         param: *mut bindings::iw_cm_conn_param,
     ) -> c_int {
         from_result(|| {
             let id = NonNull::new(id).ok_or(EINVAL)?;
-            // SAFETY: The caller's promise; the device waits for the calls to it to end.
+            // SAFETY: By this function's contract the device is one of `D`. Its unregistration
+            // waits for running calls.
             let device = unsafe { device::<D>(id)? };
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `id` is alive, and `param` is valid during the
+            // call.
             let param = unsafe { conn_param(id, param)? };
-            // The port mapper may have put other addresses behind those that the user knows.
-            // SAFETY: The caller's promise: there are no writes to them during the call.
+            // The port mapper may have replaced the addresses that the user has passed, so these
+            // are the mapped ones.
+            // SAFETY: By this function's contract `id` is alive; `iw_cm` does not write the mapped
+            // addresses during the call.
             let peers = unsafe {
                 Peers {
                     local: from_storage(&(*id.as_ptr()).m_local_addr)?,
                     remote: from_storage(&(*id.as_ptr()).m_remote_addr)?,
                 }
             };
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `iw_cm` has allocated `id`, which is alive.
             let (cm, tos) = unsafe { (CmId::new(id)?, tos(id)) };
             D::connect(device, ConnectCall::new(cm, peers, tos), &param)?;
             Ok(0)
         })
     }
 
-    /// Accepts.
+    /// `iw_accept`: accepts a connection. Process context; sleeps.
     ///
     /// # Safety
     ///
-    /// `iw_cm` calls it with an identifier that it has made for a request of ours, and what the
-    /// user wants.
+    /// `iw_cm` calls it with the identifier of a request that this driver has announced, and the
+    /// parameters of the user.
     pub(crate) unsafe extern "C" fn accept(
         id: *mut bindings::iw_cm_id,
         param: *mut bindings::iw_cm_conn_param,
     ) -> c_int {
         from_result(|| {
             let id = NonNull::new(id).ok_or(EINVAL)?;
-            // SAFETY: The caller's promise; the device waits for the calls to it to end.
+            // SAFETY: By this function's contract the device is one of `D`. Its unregistration
+            // waits for running calls.
             let device = unsafe { device::<D>(id)? };
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `id` is alive, and `param` is valid during the
+            // call.
             let (handle, param) = unsafe { (handle(id)?, conn_param(id, param)?) };
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `iw_cm` has allocated `id`, which is alive.
             let call = AcceptCall::new(unsafe { CmId::new(id)? });
             D::accept(device, handle, call, &param)?;
             Ok(0)
         })
     }
 
-    /// Refuses.
+    /// `iw_reject`: rejects a connection. Process context; sleeps.
     ///
     /// # Safety
     ///
-    /// `iw_cm` calls it with an identifier that it has made for a request of ours, and octets for
-    /// the peer.
+    /// `iw_cm` calls it with the identifier of a request that this driver has announced, and
+    /// private data for the peer.
     pub(crate) unsafe extern "C" fn reject(
         id: *mut bindings::iw_cm_id,
         private_data: *const c_void,
@@ -171,16 +179,18 @@ impl<D: CmOps> Callbacks<D> {
     ) -> c_int {
         from_result(|| {
             let id = NonNull::new(id).ok_or(EINVAL)?;
-            // SAFETY: The caller's promise; the device waits for the calls to it to end.
+            // SAFETY: By this function's contract the device is one of `D`. Its unregistration
+            // waits for running calls.
             let device = unsafe { device::<D>(id)? };
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `id` is alive, and has `len` octets of private
+            // data.
             let (handle, data) = unsafe { (handle(id)?, octets(private_data, len.into())) };
             D::reject(device, handle, data)?;
             Ok(0)
         })
     }
 
-    /// Listens.
+    /// `iw_create_listen`: begins to listen. Process context; sleeps.
     ///
     /// # Safety
     ///
@@ -191,45 +201,50 @@ impl<D: CmOps> Callbacks<D> {
     ) -> c_int {
         from_result(|| {
             let id = NonNull::new(id).ok_or(EINVAL)?;
-            // SAFETY: The caller's promise; the device waits for the calls to it to end.
+            // SAFETY: By this function's contract the device is one of `D`. Its unregistration
+            // waits for running calls.
             let device = unsafe { device::<D>(id)? };
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `id` is alive; `iw_cm` does not write these
+            // fields now.
             let (local, v6_only) = unsafe {
                 (
                     from_storage(&(*id.as_ptr()).m_local_addr)?,
                     bindings::iw_cm_id::afonly_raw(id.as_ptr()),
                 )
             };
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `iw_cm` has allocated `id`, which is alive.
             let (cm, tos) = unsafe { (CmId::new(id)?, tos(id)) };
             let call = ListenCall::new(cm, local, v6_only, tos);
             let handle = D::listen(device, call, u32::try_from(backlog).unwrap_or(0))?;
-            // SAFETY: The caller's promise: the field is the driver's.
+            // SAFETY: By this function's contract `id` is alive, and `provider_data` is a field for
+            // the driver.
             unsafe { (*id.as_ptr()).provider_data = handle.to_provider_data() };
             Ok(0)
         })
     }
 
-    /// Ends listening.
+    /// `iw_destroy_listen`: stops listening. Process context; sleeps.
     ///
     /// # Safety
     ///
-    /// `iw_cm` calls it once with an identifier that [`create_listen`](Self::create_listen) has
-    /// succeeded with.
+    /// `iw_cm` calls it once, with an identifier for which [`create_listen`](Self::create_listen)
+    /// has succeeded.
     pub(crate) unsafe extern "C" fn destroy_listen(id: *mut bindings::iw_cm_id) -> c_int {
         from_result(|| {
             let id = NonNull::new(id).ok_or(EINVAL)?;
-            // SAFETY: The caller's promise; the device waits for the calls to it to end.
+            // SAFETY: By this function's contract the device is one of `D`. Its unregistration
+            // waits for running calls.
             let device = unsafe { device::<D>(id)? };
-            // SAFETY: The caller's promise.
+            // SAFETY: By this function's contract `id` is alive.
             D::unlisten(device, unsafe { handle(id)? });
             Ok(0)
         })
     }
 
-    /// Finds a queue pair and takes the reference that `iw_cm` asks for in its next call.
+    /// `iw_get_qp`: looks up a queue pair, and takes the reference for the next call,
+    /// [`add_ref`](Self::add_ref).
     ///
-    /// Between the two nothing would keep a process from destroying the queue pair.
+    /// A process could destroy the queue pair between the two calls otherwise.
     ///
     /// # Safety
     ///
@@ -238,7 +253,8 @@ impl<D: CmOps> Callbacks<D> {
         device: *mut bindings::ib_device,
         number: c_int,
     ) -> *mut bindings::ib_qp {
-        // SAFETY: The caller's promise; the device waits for the calls to it to end.
+        // SAFETY: By this function's contract the device is one of `D`. Its unregistration waits
+        // for running calls.
         let Ok(device) = (unsafe { objects::device::<D>(device) }) else {
             return core::ptr::null_mut();
         };
@@ -248,20 +264,21 @@ impl<D: CmOps> Callbacks<D> {
             .map_or(core::ptr::null_mut(), objects::leak_qp)
     }
 
-    /// Takes a reference to a queue pair: [`get_qp`](Self::get_qp) has done so.
+    /// `iw_add_ref`: no effect, as [`get_qp`](Self::get_qp) has taken the reference.
     ///
     /// # Safety
     ///
-    /// `iw_cm` calls it right after `get_qp` and nowhere else.
+    /// `iw_cm` calls it only directly after `get_qp`.
     pub(crate) unsafe extern "C" fn add_ref(_qp: *mut bindings::ib_qp) {}
 
-    /// Gives a reference to a queue pair back.
+    /// `iw_rem_ref`: drops a reference to a queue pair.
     ///
     /// # Safety
     ///
     /// `iw_cm` calls it once for each call of [`add_ref`](Self::add_ref).
     pub(crate) unsafe extern "C" fn rem_ref(qp: *mut bindings::ib_qp) {
-        // SAFETY: The caller's promise: `get_qp` has left it counted.
+        // SAFETY: By this function's contract `get_qp` has taken the reference that this call
+        // drops.
         unsafe { objects::put_qp::<D>(qp) };
     }
 }

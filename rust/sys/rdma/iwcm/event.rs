@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The states of a connection for `iw_cm`, and the events that lead from one to the next.
+//! The states of a connection of `iw_cm`, and the events between them.
 //!
-//! `iw_cm` demands (drivers/infiniband/core/iwcm.c) that one CONNECT_REPLY answers a committed
-//! connect, and one ESTABLISHED a committed accept. ESTABLISHED may carry an error, but is needed
-//! nevertheless. CLOSE comes once, and only after a successful CONNECT_REPLY or an ESTABLISHED.
-//! Destroying the identifier waits for these. `iw_cm` sets memory for four events of a connect and
-//! three of an accept aside, so that only copying private data can fail.
+//! `iw_cm` demands these events (drivers/infiniband/core/iwcm.c):
+//!
+//! - One CONNECT_REPLY answers a committed connect.
+//! - One ESTABLISHED answers a committed accept. It may carry an error, but is required in any
+//!   case.
+//! - One CLOSE ends a connection. It is valid only after a successful CONNECT_REPLY or an
+//!   ESTABLISHED.
+//!
+//! The destruction of the identifier waits for CONNECT_REPLY or ESTABLISHED. `iw_cm` allocates work
+//! entries in advance: four for a connect and three for an accept. So only the copy of private data
+//! can fail.
 
 use core::net::SocketAddr;
 
@@ -31,7 +37,8 @@ pub(crate) struct Peers {
     pub(crate) remote: SocketAddr,
 }
 
-/// The depths of the Read queues as `iw_cm` has them: 8 bits, more is told as 255.
+/// The depths of the Read queues (IRD and ORD) as events carry them: 8 bits. A larger depth becomes
+/// 255.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Depths {
     ird: u8,
@@ -39,10 +46,10 @@ pub(crate) struct Depths {
 }
 
 impl Depths {
-    /// Unknown depths.
+    /// Unknown depths: 0.
     pub(crate) const NONE: Self = Self { ird: 0, ord: 0 };
 
-    /// Clamps agreed depths, or those of the peer.
+    /// Makes depths from the agreed ones, or from those of the peer; clamps each to 255.
     pub(crate) fn new(ird: u16, ord: u16) -> Self {
         let clamp = |depth: u16| u8::try_from(depth).unwrap_or(u8::MAX);
         Self {
@@ -52,30 +59,30 @@ impl Depths {
     }
 }
 
-/// The peer's private data; at most 255 octets, which is what an event can carry.
+/// The peer's private data, 0 to 255 octets: the limit of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PrivateData<'a> {
-    /// The octets.
+    /// The data.
     octets: &'a [u8],
-    /// The number of octets.
+    /// The length in octets.
     len: u8,
 }
 
 impl<'a> PrivateData<'a> {
-    /// No octets.
+    /// Empty private data.
     pub(crate) const NONE: Self = Self {
         octets: &[],
         len: 0,
     };
 
-    /// Takes octets; `None` if an event can not carry all of them.
+    /// Wraps `octets`; `None` if they are longer than an event can carry.
     pub(crate) fn new(octets: &'a [u8]) -> Option<Self> {
         let len = u8::try_from(octets.len()).ok()?;
         Some(Self { octets, len })
     }
 }
 
-/// A successful event of that kind without particulars.
+/// Makes an event of type `kind` with status 0, and without addresses and data.
 fn event(kind: bindings::iw_cm_event_type) -> bindings::iw_cm_event {
     bindings::iw_cm_event {
         event: kind,
@@ -83,7 +90,7 @@ fn event(kind: bindings::iw_cm_event_type) -> bindings::iw_cm_event {
     }
 }
 
-/// The status of an event.
+/// The status of an event: 0 or a negative errno.
 fn status(result: Result) -> c_int {
     match result {
         Ok(()) => 0,
@@ -103,39 +110,40 @@ fn add_depths(event: &mut bindings::iw_cm_event, depths: Depths) {
     event.ord = depths.ord;
 }
 
-/// Adds the peer's private data to an event, which is valid as long as the octets are.
+/// Adds the peer's private data to an event. The event is valid as long as `data`.
 fn add_private_data(event: &mut bindings::iw_cm_event, data: PrivateData<'_>) {
     event.private_data = data.octets.as_ptr().cast_mut().cast();
     event.private_data_len = data.len;
 }
 
-/// A request to connect that may still be refused.
+/// A connect call of `iw_cm` that may still fail.
 pub(crate) struct ConnectCall {
-    /// The connection.
+    /// The identifier of the connection.
     id: CmId,
-    /// The addresses to connect.
+    /// The local and the remote address.
     peers: Peers,
-    /// The type of service.
+    /// The IP type of service, if requested.
     tos: Option<u8>,
 }
 
 impl ConnectCall {
-    /// For the callback.
+    /// Makes the value for the `iw_connect` callback.
     pub(super) fn new(id: CmId, peers: Peers, tos: Option<u8>) -> Self {
         Self { id, peers, tos }
     }
 
-    /// The addresses to connect; the local one may lack a port or be unspecified.
+    /// The local and the remote address. The local one may have port 0, or be unspecified.
     pub(crate) fn peers(&self) -> &Peers {
         &self.peers
     }
 
-    /// The type of service that was asked for.
+    /// The IP type of service, if requested.
     pub(crate) fn tos(&self) -> Option<u8> {
         self.tos
     }
 
-    /// From here on the call is going to succeed. `connection` is the driver's name of it.
+    /// Commits the call, whose callback returns success afterwards. `connection` is the driver's
+    /// handle.
     pub(crate) fn commit(self, connection: Handle) -> Connecting {
         self.id.set_handle(connection);
         Connecting {
@@ -145,20 +153,21 @@ impl ConnectCall {
     }
 }
 
-/// `iw_cm` waits for the end of connecting.
+/// A committed connect: `iw_cm` waits for CONNECT_REPLY.
 pub(crate) struct Connecting {
-    /// Taken by the answer.
+    /// The identifier; `None` once the event is delivered.
     id: Option<CmId>,
-    /// The addresses that were asked for.
+    /// The requested addresses.
     peers: Peers,
 }
 
 impl Connecting {
-    /// The connection is there.
+    /// Reports an established connection with CONNECT_REPLY. Any context.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`: it could not be told; `iw_cm` has been told of a failure.
+    /// `ENOMEM`: `iw_cm` has no memory for the private data. A CONNECT_REPLY with this error was
+    /// delivered instead.
     pub(crate) fn connected(
         mut self,
         peers: &Peers,
@@ -170,7 +179,8 @@ impl Connecting {
         add_depths(&mut reply, depths);
         add_private_data(&mut reply, private_data);
         let id = self.id.take().ok_or(EINVAL)?;
-        // SAFETY: The first event after a committed connect. The octets outlive the call.
+        // SAFETY: CONNECT_REPLY is the valid event after a committed connect. The private data is
+        // valid during the call.
         match unsafe { id.deliver(&mut reply) } {
             Ok(()) => Ok(Connected { id: Some(id) }),
             Err(error) => {
@@ -181,16 +191,18 @@ impl Connecting {
         }
     }
 
-    /// Connecting has failed. `ECONNREFUSED` and `ECONNRESET` make a rejection for the user,
-    /// `ETIMEDOUT` an unreachable peer, others an error.
+    /// Reports a failure with CONNECT_REPLY. Any context.
     ///
-    /// `said` and `private_data` are those of the peer's Reply, if any. For a rejection, rdma_cm of
-    /// Linux 7.2 and 7.3 passes no depths on to its users.
+    /// `rdma_cm` reports `ECONNREFUSED` and `ECONNRESET` as a rejection, `ETIMEDOUT` as an
+    /// unreachable peer, and other errors as a connection error.
+    ///
+    /// `said` and `private_data` are those of the peer's MPA Reply, if any. For a rejection,
+    /// rdma_cm of Linux 7.2 and 7.3 passes no depths on to its users.
     pub(crate) fn failed(mut self, error: Error, said: Depths, private_data: PrivateData<'_>) {
         self.fail(error, said, private_data);
     }
 
-    /// Sends the answer, unless that was done.
+    /// Delivers a CONNECT_REPLY with `error`, unless the event was delivered.
     fn fail(&mut self, error: Error, said: Depths, private_data: PrivateData<'_>) {
         let Some(id) = self.id.take() else {
             return;
@@ -200,10 +212,12 @@ impl Connecting {
         add_peers(&mut reply, &self.peers);
         add_depths(&mut reply, said);
         add_private_data(&mut reply, private_data);
-        // SAFETY: The first event after a committed connect. The octets outlive the call.
+        // SAFETY: CONNECT_REPLY is the valid event after a committed connect. The private data is
+        // valid during the call.
         if unsafe { id.deliver(&mut reply) }.is_err() {
             add_private_data(&mut reply, PrivateData::NONE);
-            // SAFETY: The event has not happened yet. Without private data it needs no memory.
+            // SAFETY: `iw_cm` has not queued the event above, so CONNECT_REPLY is still the valid
+            // event. Without private data it needs no memory.
             if unsafe { id.deliver(&mut reply) }.is_err() {
                 kernel::pr_err_once!("iw_cm does not take the end of a connect\n");
             }
@@ -217,16 +231,16 @@ impl Drop for Connecting {
     }
 }
 
-/// A request to accept that may still be refused.
+/// An accept call of `iw_cm` that may still fail.
 pub(crate) struct AcceptCall(CmId);
 
 impl AcceptCall {
-    /// For the callback.
+    /// Makes the value for the `iw_accept` callback.
     pub(super) fn new(id: CmId) -> Self {
         Self(id)
     }
 
-    /// From here on the call is going to succeed.
+    /// Commits the call, whose callback returns success afterwards.
     pub(crate) fn commit(self, peers: Peers) -> Accepting {
         Accepting {
             id: Some(self.0),
@@ -235,46 +249,48 @@ impl AcceptCall {
     }
 }
 
-/// `iw_cm` waits for the end of accepting.
+/// A committed accept: `iw_cm` waits for ESTABLISHED.
 pub(crate) struct Accepting {
-    /// Taken by the answer.
+    /// The identifier; `None` once the event is delivered.
     id: Option<CmId>,
     /// The addresses of the connection.
     peers: Peers,
 }
 
 impl Accepting {
-    /// The connection is there.
+    /// Reports an established connection with ESTABLISHED. Any context.
     pub(crate) fn connected(mut self, depths: Depths) -> Connected {
         Connected {
             id: self.establish(depths, Ok(())),
         }
     }
 
-    /// The connection was lost before it was established.
+    /// Reports a connection that was lost before it was established. Any context.
     ///
-    /// `iw_cm` wants both events nevertheless: the user gets a connection and its end.
+    /// `iw_cm` requires ESTABLISHED and CLOSE in this case, too. So the user sees a connection and
+    /// its end.
     pub(crate) fn failed(mut self, error: Error) {
         self.fail(error);
     }
 
-    /// Sends ESTABLISHED, unless that was done.
+    /// Delivers ESTABLISHED with the status `result`, unless it was delivered. `None` if no CLOSE
+    /// may follow.
     fn establish(&mut self, depths: Depths, result: Result) -> Option<CmId> {
         let id = self.id.take()?;
         let mut established = event(bindings::iw_cm_event_type_IW_CM_EVENT_ESTABLISHED);
         established.status = status(result);
         add_peers(&mut established, &self.peers);
         add_depths(&mut established, depths);
-        // SAFETY: The first event after a committed accept.
+        // SAFETY: ESTABLISHED is the valid event after a committed accept.
         if unsafe { id.deliver(&mut established) }.is_err() {
-            // Then CLOSE must not come either.
+            // Without ESTABLISHED, CLOSE is not valid.
             kernel::pr_err_once!("iw_cm does not take the end of an accept\n");
             return None;
         }
         Some(id)
     }
 
-    /// Sends both events, unless that was done.
+    /// Delivers ESTABLISHED with `error`, DISCONNECT and CLOSE, unless they were delivered.
     fn fail(&mut self, error: Error) {
         let id = self.establish(Depths::new(0, 0), Err(error));
         Connected { id }.closed(Err(error));
@@ -287,19 +303,20 @@ impl Drop for Accepting {
     }
 }
 
-/// `iw_cm` takes the connection for established.
+/// An established connection of `iw_cm`.
 pub(crate) struct Connected {
-    /// Taken by the end.
+    /// The identifier; `None` once CLOSE is delivered.
     id: Option<CmId>,
 }
 
 impl Connected {
-    /// The connection is over.
+    /// Reports the end of the connection with DISCONNECT and CLOSE. Any context. `Ok` is an orderly
+    /// end.
     pub(crate) fn closed(mut self, result: Result) {
         self.close(result);
     }
 
-    /// Sends DISCONNECT and CLOSE, unless that was done.
+    /// Delivers DISCONNECT and CLOSE, unless they were delivered.
     fn close(&mut self, result: Result) {
         let Some(id) = self.id.take() else {
             return;
@@ -310,7 +327,8 @@ impl Connected {
         ] {
             let mut close = event(kind);
             close.status = status(result);
-            // SAFETY: The last two events of an established connection.
+            // SAFETY: DISCONNECT, then CLOSE are the last valid events of an established
+            // connection.
             if unsafe { id.deliver(&mut close) }.is_err() {
                 kernel::pr_err_once!("iw_cm does not take the end of a connection\n");
             }
@@ -324,20 +342,20 @@ impl Drop for Connected {
     }
 }
 
-/// A request to listen that may still be refused.
+/// A listen call of `iw_cm` that may still fail.
 pub(crate) struct ListenCall {
-    /// The listener.
+    /// The identifier of the listener.
     id: CmId,
-    /// Where to listen.
+    /// The local address.
     local: SocketAddr,
-    /// An IPv6 listener does not want IPv4.
+    /// Whether an IPv6 listener refuses IPv4 connections (`afonly`).
     v6_only: bool,
-    /// The type of service for its connections.
+    /// The IP type of service of accepted connections, if requested.
     tos: Option<u8>,
 }
 
 impl ListenCall {
-    /// For the callback.
+    /// Makes the value for the `iw_create_listen` callback.
     pub(super) fn new(id: CmId, local: SocketAddr, v6_only: bool, tos: Option<u8>) -> Self {
         Self {
             id,
@@ -347,39 +365,40 @@ impl ListenCall {
         }
     }
 
-    /// Where to listen.
+    /// The local address.
     pub(crate) fn local(&self) -> &SocketAddr {
         &self.local
     }
 
-    /// Whether an IPv6 listener does not want IPv4.
+    /// Whether an IPv6 listener refuses IPv4 connections (`afonly`).
     pub(crate) fn v6_only(&self) -> bool {
         self.v6_only
     }
 
-    /// The type of service that was asked for.
+    /// The IP type of service, if requested.
     pub(crate) fn tos(&self) -> Option<u8> {
         self.tos
     }
 
-    /// From here on the call is going to succeed.
+    /// Commits the call, whose callback returns success afterwards.
     pub(crate) fn commit(self) -> Listening {
         Listening(self.id)
     }
 }
 
-/// `iw_cm` listens. Dropping it needs no event.
+/// A listener of `iw_cm`. It may be dropped without an event.
 pub(crate) struct Listening(CmId);
 
 impl Listening {
-    /// A peer asks to connect; `iw_cm` accepts or refuses by `connection`.
+    /// Announces a connection request of a peer with CONNECT_REQUEST. `iw_cm` accepts or rejects
+    /// the connection by its handle `connection`. Any context.
     ///
-    /// `depths` are the peer's own. While the listener is being destroyed `iw_cm` drops such events
-    /// without an answer.
+    /// `depths` are those of the peer's MPA Request. While the listener is being destroyed, `iw_cm`
+    /// may drop the event without an answer.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`: too many are waiting for `iw_cm` already, or there is no memory.
+    /// `ENOMEM`: the backlog of `iw_cm` is full, or there is no memory for the private data.
     pub(crate) fn request(
         &self,
         connection: Handle,
@@ -392,7 +411,8 @@ impl Listening {
         add_peers(&mut request, peers);
         add_depths(&mut request, depths);
         add_private_data(&mut request, private_data);
-        // SAFETY: A listener takes requests at any time. The octets outlive the call.
+        // SAFETY: CONNECT_REQUEST is valid for a listener at any time. The private data is valid
+        // during the call.
         unsafe { self.0.deliver(&mut request) }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The object of `iw_cm` for a connection or a listener: `struct iw_cm_id`.
+//! Counted references to `struct iw_cm_id`, the identifier of a connection or a listener.
 
 use core::ptr::NonNull;
 
@@ -16,11 +16,11 @@ use crate::sys::bindings;
 ///
 /// # Invariants
 ///
-/// Points to an identifier that `iw_cm` has made, of which one reference is owned.
+/// The pointer names an identifier that `iw_cm` has allocated. The value owns one reference to it.
 pub(super) struct CmId(NonNull<bindings::iw_cm_id>);
 
-// SAFETY: References are counted by atomics, and events are delivered under a lock of `iw_cm`;
-// nothing else is done with the identifier.
+// SAFETY: The counter of references is atomic, and `iw_cm` takes its own lock for events.
+// `ConnectCall::commit` writes the handle before other contexts share the value.
 unsafe impl Send for CmId {}
 // SAFETY: As above.
 unsafe impl Sync for CmId {}
@@ -30,39 +30,45 @@ impl CmId {
     ///
     /// # Safety
     ///
-    /// `id` is an identifier that `iw_cm` has made and that lives during this call.
+    /// `id` is an identifier that `iw_cm` has allocated and that is alive during this call.
     pub(super) unsafe fn new(id: NonNull<bindings::iw_cm_id>) -> Result<Self> {
-        // SAFETY: The caller's promise.
+        // SAFETY: By this function's contract `id` is alive.
         let add_ref = unsafe { (*id.as_ptr()).add_ref }.ok_or(EINVAL)?;
-        // SAFETY: As above; it is made for this call.
+        // SAFETY: As above; `add_ref` is the function of this identifier.
         unsafe { add_ref(id.as_ptr()) };
-        // INVARIANT: The reference just taken.
+        // INVARIANT: The call above has taken the reference.
         Ok(Self(id))
     }
 
-    /// Leaves the driver's name of a connection for
+    /// Stores the driver's handle of a connection for
     /// [`CmOps::describe_cm_id`](super::CmOps::describe_cm_id). Process context.
     pub(super) fn set_handle(&self, handle: Handle) {
-        // SAFETY: By the type invariant. `iw_cm` keeps it for the driver, and does not use it itself.
+        // SAFETY: By the type invariant the identifier is alive. `iw_cm` does not use
+        // `provider_data` itself. The store is volatile, since a dump of resources may read it
+        // concurrently.
         unsafe {
             (&raw mut (*self.0.as_ptr()).provider_data).write_volatile(handle.to_provider_data())
         };
     }
 
-    /// Delivers an event to `iw_cm`, which processes it later, and copies what the event points to.
-    /// Any context.
+    /// Delivers an event to `iw_cm`, which copies the event and its private data, and processes it
+    /// in a work item. Any context.
     ///
-    /// `ENOMEM` when it has no memory for that; the event has not happened then.
+    /// # Errors
+    ///
+    /// `ENOMEM`: `iw_cm` has no memory for the private data, or no free work entry. The event is
+    /// not queued then.
     ///
     /// # Safety
     ///
-    /// `event` may come next for this identifier, and its private data is readable during the
-    /// call.
+    /// `event` is valid as the next event of this identifier, and its private data is readable
+    /// during the call.
     pub(super) unsafe fn deliver(&self, event: &mut bindings::iw_cm_event) -> Result {
         let id = self.0.as_ptr();
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant the identifier is alive.
         let handler = unsafe { (*id).event_handler }.ok_or(EINVAL)?;
-        // SAFETY: By the type invariant, and by the caller's promise.
+        // SAFETY: By the type invariant the identifier is alive. By this function's contract the
+        // event is valid as the next one.
         to_result(unsafe { handler(id, event) })
     }
 }
@@ -70,9 +76,9 @@ impl CmId {
 impl Drop for CmId {
     fn drop(&mut self) {
         let id = self.0.as_ptr();
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant the identifier is alive.
         if let Some(rem_ref) = unsafe { (*id).rem_ref } {
-            // SAFETY: By the type invariant the reference is ours.
+            // SAFETY: By the type invariant this value owns the reference that the call drops.
             unsafe { rem_ref(id) };
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The order of events, judged by a stand-in for `iw_cm` that knows the same rules.
+//! KUnit suite of the order of events, checked by a model of the states of `iw_cm`.
 
 use core::{
     cell::Cell,
@@ -40,7 +40,8 @@ use crate::sys::{
     },
 };
 
-/// The states of an identifier as drivers/infiniband/core/iwcm.c has them.
+/// The states of an identifier (`enum iw_cm_state` of drivers/infiniband/core/iwcm.h) that the
+/// model has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
@@ -51,7 +52,7 @@ enum State {
     Closing,
 }
 
-/// What was told of an event.
+/// The recorded fields of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Told {
     status: i32,
@@ -60,17 +61,17 @@ struct Told {
     ord: u8,
 }
 
-/// A stand-in for `iw_cm` and its identifier.
+/// A model of `iw_cm` with one identifier.
 #[repr(C)]
 struct Fake {
     id: Opaque<bindings::iw_cm_id>,
     state: Cell<State>,
     refs: Cell<i32>,
-    /// Events that came.
+    /// The number of delivered events.
     events: Cell<u32>,
-    /// Events that had no business to come.
+    /// The number of events that are not valid in their state.
     wrong: Cell<u32>,
-    /// The next events with private data find no memory.
+    /// Whether events with private data fail with `ENOMEM`.
     no_memory: Cell<bool>,
     last: Cell<Option<Told>>,
     provider_data: Cell<usize>,
@@ -104,7 +105,8 @@ impl Fake {
     }
 
     fn id(&self) -> Result<CmId> {
-        // SAFETY: The box outlives the test's references, which `is_done` checks.
+        // SAFETY: The identifier is that of the model. The box outlives the references of the test,
+        // which `is_done` checks.
         unsafe { CmId::new(NonNull::new(self.id.get()).ok_or(EINVAL)?) }
     }
 
@@ -116,9 +118,9 @@ impl Fake {
         Ok(AcceptCall::new(self.id()?))
     }
 
-    /// What the driver has left with the identifier.
+    /// The handle that the driver has stored in the identifier.
     fn left(&self) -> usize {
-        // SAFETY: The test is the only one that uses the identifier.
+        // SAFETY: The model is alive, and only the test uses its identifier.
         unsafe { (*self.id.get()).provider_data }.addr()
     }
 
@@ -126,8 +128,8 @@ impl Fake {
         self.last.get().map(|told| told.status)
     }
 
-    /// Whether it is in that state after that many events, all of them in order, without a
-    /// reference left.
+    /// Whether the model is in `state` after `events` events, all of them valid, without a
+    /// reference of the driver.
     fn is_done(&self, state: State, events: u32) -> bool {
         self.state.get() == state
             && self.events.get() == events
@@ -136,13 +138,13 @@ impl Fake {
     }
 }
 
-/// The stand-in around an identifier.
+/// The model of an identifier.
 ///
 /// # Safety
 ///
-/// `id` is that of a [`Fake`] that lives as long as `'a`.
+/// `id` is that of a [`Fake`] that is alive during `'a`.
 unsafe fn fake<'a>(id: *mut bindings::iw_cm_id) -> &'a Fake {
-    // SAFETY: The caller's promise; it is the first field.
+    // SAFETY: By this function's contract `id` is the first field of a live `Fake`.
     unsafe { &*id.cast() }
 }
 
@@ -150,7 +152,7 @@ unsafe fn fake<'a>(id: *mut bindings::iw_cm_id) -> &'a Fake {
 ///
 /// `id` is that of a [`Fake`].
 unsafe extern "C" fn add_ref(id: *mut bindings::iw_cm_id) {
-    // SAFETY: The caller's promise.
+    // SAFETY: By this function's contract `id` is that of a live `Fake`.
     let fake = unsafe { fake(id) };
     fake.refs.set(fake.refs.get() + 1);
 }
@@ -159,7 +161,7 @@ unsafe extern "C" fn add_ref(id: *mut bindings::iw_cm_id) {
 ///
 /// `id` is that of a [`Fake`].
 unsafe extern "C" fn rem_ref(id: *mut bindings::iw_cm_id) {
-    // SAFETY: The caller's promise.
+    // SAFETY: By this function's contract `id` is that of a live `Fake`.
     let fake = unsafe { fake(id) };
     fake.refs.set(fake.refs.get() - 1);
 }
@@ -171,7 +173,7 @@ unsafe extern "C" fn deliver(
     id: *mut bindings::iw_cm_id,
     event: *mut bindings::iw_cm_event,
 ) -> c_int {
-    // SAFETY: The caller's promise.
+    // SAFETY: By this function's contract `id` is that of a live `Fake`, and `event` is valid.
     let (fake, event) = unsafe { (fake(id), &*event) };
     if fake.no_memory.get() && event.private_data_len != 0 {
         return ENOMEM.to_errno();

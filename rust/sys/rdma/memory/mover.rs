@@ -2,8 +2,8 @@
 
 //! The copy direction of a walk over the memory of a region.
 //!
-//! A process or a kernel user owns the memory, and may access it at the same time. So [`Octets`]
-//! copies the memory, and the driver forms no reference to it.
+//! A process or a kernel user owns the memory, and may access it concurrently. So [`Octets`] copies
+//! the memory, and the driver forms no reference to it.
 
 use core::ptr::NonNull;
 
@@ -11,14 +11,14 @@ use crate::sys::mm::octets::Octets;
 
 /// A copy in one direction between a buffer of the caller and memory at a kernel address.
 pub(super) trait Mover {
-    /// Octets left to move.
+    /// The number of octets left to copy.
     fn left(&self) -> usize;
 
-    /// Moves `len` octets, at most [`left`](Self::left), from or to `at`.
+    /// Copies `len` octets, at most [`left`](Self::left), from or to `at`.
     ///
     /// # Safety
     ///
-    /// `at` is valid kernel memory for `len` octets. Others may access it concurrently.
+    /// `at` is valid kernel memory for `len` octets. Its owner may access it concurrently.
     unsafe fn step(&mut self, at: *mut u8, len: usize);
 }
 
@@ -38,7 +38,7 @@ impl Mover for Out<'_> {
         else {
             return;
         };
-        // SAFETY: `at` is valid for `len` octets by the caller's promise.
+        // SAFETY: By this function's contract `at` is valid for `len` octets.
         unsafe { Octets::from_raw(at, len) }.copy_to(now);
         self.0 = rest;
     }
@@ -59,7 +59,8 @@ impl Mover for In<'_> {
             self.0 = Octets::EMPTY;
             return;
         };
-        // SAFETY: `at` is valid for `len` octets by the caller's promise, and `now` has that length.
+        // SAFETY: By this function's contract `at` is valid for `len` octets, which is the length
+        // of `now`.
         unsafe { now.copy_to_raw(at) };
         self.0 = rest;
     }

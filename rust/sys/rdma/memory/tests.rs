@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit suite of the memory of regions: segments read as one range, and unmapped addresses.
+//! KUnit suite of the memory of regions: segments joined to one range, write protection, and
+//! invalid addresses.
 
 use core::{
     mem::ManuallyDrop,
@@ -76,7 +77,7 @@ mod tests {
     fn pages_pinned_for_reading_are_not_written() -> Result {
         let page = Page::alloc_page(GFP_KERNEL | __GFP_ZERO)?;
         for writable in [true, false] {
-            // There is no umem: only `drop` uses it, and `ManuallyDrop` prevents that.
+            // The value has no `ib_umem`: only `drop` uses it, and `ManuallyDrop` prevents that.
             let mut backing = ManuallyDrop::new(Backing::User(UserPages {
                 umem: NonNull::dangling(),
                 pages: KVVec::from_elem(page.as_ptr().cast(), 1, GFP_KERNEL)?,
@@ -99,7 +100,8 @@ mod tests {
 
     #[test]
     fn stray_addresses_of_kernel_users_are_caught() {
-        // SAFETY: The test uses only addresses that are refused, and that of a local variable.
+        // SAFETY: The test uses only addresses that are refused, and the address of a local
+        // variable.
         let memory = unsafe { KernelMemory::new() };
         let mut out = [0u8; 8];
         for addr in [

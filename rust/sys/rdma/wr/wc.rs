@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completions of kernel users.
+//! Completions of kernel users (`struct ib_wc`).
 
 use core::ptr::NonNull;
 
@@ -20,7 +20,7 @@ pub(crate) enum IbWcStatus {
     LocProt = bindings::ib_wc_status_IB_WC_LOC_PROT_ERR,
     /// The queue pair does not support the operation.
     LocQpOp = bindings::ib_wc_status_IB_WC_LOC_QP_OP_ERR,
-    /// Flushed because the queue pair is in error.
+    /// The work request was flushed: the queue pair is in the Error state.
     WrFlush = bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR,
     /// The peer's response was invalid.
     BadResp = bindings::ib_wc_status_IB_WC_BAD_RESP_ERR,
@@ -54,7 +54,7 @@ pub(crate) enum IbWcOpcode {
     Recv = bindings::ib_wc_opcode_IB_WC_RECV,
 }
 
-/// A pointer to an `ib_qp`.
+/// A pointer to an `ib_qp`, without a counted reference.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QpPtr(pub(in crate::sys::rdma) NonNull<bindings::ib_qp>);
 
@@ -73,11 +73,11 @@ pub(crate) struct Wc {
     /// Octets received or read.
     pub(crate) bytes: u32,
     pub(crate) qp: QpPtr,
-    /// The key that the message has invalidated.
+    /// The local STag that the message has invalidated, if any.
     pub(crate) invalidated: Option<u32>,
 }
 
-/// An array for completions, filled from the front.
+/// An array of `ib_wc` that a poll fills from the front.
 pub(crate) struct WcRoom<'a> {
     /// The array.
     room: &'a mut [core::mem::MaybeUninit<bindings::ib_wc>],
@@ -86,17 +86,19 @@ pub(crate) struct WcRoom<'a> {
 }
 
 impl WcRoom<'_> {
-    /// Wraps an array for `n` completions at `wc`.
+    /// Wraps an array for `n` completions at `wc`; empty if `n` is not positive.
     ///
     /// # Safety
     ///
-    /// `wc` is an array of `n` elements that only the caller uses, or `n` is not positive.
+    /// `wc` is an array of `n` elements that only the caller uses during the poll, or `n` is not
+    /// positive.
     pub(in crate::sys::rdma) unsafe fn new(wc: *mut bindings::ib_wc, n: c_int) -> Self {
         let n = usize::try_from(n).unwrap_or(0);
         let room = if n == 0 || wc.is_null() {
             &mut []
         } else {
-            // SAFETY: The caller's promise; the elements may be uninitialized (`MaybeUninit`).
+            // SAFETY: By this function's contract the array has `n` elements for exclusive use.
+            // They may be uninitialized (`MaybeUninit`).
             unsafe { core::slice::from_raw_parts_mut(wc.cast(), n) }
         };
         Self { room, used: 0 }

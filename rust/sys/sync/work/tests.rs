@@ -127,7 +127,7 @@ mod suite {
         {
             let _bh = BhGuard::new();
             assert!(bh().enqueue::<_, 2>(item.clone()));
-            // The item can not have run, so it is still queued.
+            // The item cannot have run, so it is still queued.
             assert!(!bh().enqueue::<_, 2>(item.clone()));
         }
         item.ran.wait_for_completion();
@@ -143,7 +143,7 @@ mod suite {
         assert!(highpri().enqueue::<_, 3>(item.clone()));
         highpri().flush();
         assert_eq!(item.runs.load(Acquire), 1);
-        // The item ran in a thread, which wants the CPU, and not in a softirq of a shared thread.
+        // The item ran in a runnable thread, and not in a softirq of a shared thread.
         assert!(item.wanted.load(Acquire));
         assert!(is_last(item, &gone));
         Ok(())

@@ -97,8 +97,8 @@ mod suite {
         Ok(())
     }
 
-    /// A reader interrupted before it moves the index blocks no slot. Other readers take entries,
-    /// and the producer adds as many, meanwhile.
+    /// A reader interrupted before it moves the index blocks no slot. During the interruption other
+    /// readers take entries, and the producer adds as many.
     #[test]
     fn an_interrupted_poller_keeps_no_room() -> Result {
         let cq = ring(2, Owner::KERNEL)?;
@@ -221,7 +221,7 @@ mod suite {
         assert_eq!(cq.push(2, &end(1)), Pushed::Full);
         cq.ring().release(1);
         assert_eq!(cq.push(2, &end(1)), Pushed::Quiet);
-        // A process gets no STag: `struct siw_cqe` has no flag that marks it valid.
+        // A process receives no STag: `struct siw_cqe` has no flag that marks the field as valid.
         let invalidated = Some(Stag::new(7));
         let with_key = Completion {
             invalidated,

@@ -215,7 +215,7 @@ mod suite {
         assert!(!from.lock().charge(TOO_MUCH));
         assert!(accounted_free(&from) < 4096);
         assert!(from.lock().charge(OCTETS));
-        // Charged memory is not available to skbs, which are allocated and freed meanwhile.
+        // Charged memory is not available to the skbs that the test allocates and frees.
         assert!(accounted_free(&from) < 4096);
         assert!(send_all(&from, &block) && reads_all(&to, block.len()));
         from.lock().uncharge(OCTETS);
