@@ -5,8 +5,9 @@
 //!
 //! A connection is an [`endpoint`] with one of two sequences of phases:
 //!
-//! - [`connect`]: TCP, our Request, the peer's Reply, the stream
-//! - [`listen`], [`accept`]: the peer's Request, the decision of `iw_cm`, our Reply, the stream
+//! - [`connect`]: TCP, the Request of this end, the peer's Reply, the stream
+//! - [`listen`], [`accept`]: the peer's Request, the decision of `iw_cm`, the Reply of this end,
+//!   the stream
 //!
 //! then [`connected`] until the stream ends. [`crate::rendezvous`] connects queue pairs without
 //! `iw_cm`.
@@ -55,10 +56,10 @@ use crate::{
     verbs::limits::MAX_RD_ATOM, //
 };
 
-/// The policy of this end, for a connection with the depths that the user requests.
+/// The negotiation policy of this end for a connection with the requested depths.
 ///
-/// Requests are limited to what the device can do; an event has the agreed depths. `crc`: CRCs are
-/// asked for.
+/// Requested depths are limited to the maximum of the device; an event carries the agreed depths.
+/// `crc`: this end requests CRCs.
 fn policy(crc: bool, ird: u32, ord: u32) -> Policy {
     let depth = |wanted: u32| u16::try_from(wanted).unwrap_or(u16::MAX).min(MAX_RD_ATOM);
     let revision = match params::mpa_revision() {
@@ -77,7 +78,7 @@ fn policy(crc: bool, ird: u32, ord: u32) -> Policy {
     }
 }
 
-/// The agreement of the start-up, for the stream.
+/// The configuration of the stream, from the parameters that the start-up has agreed on.
 pub(crate) fn stream_config(agreed: &Parameters, role: Role) -> Config {
     Config {
         crc: agreed.crc,

@@ -2,8 +2,8 @@
 
 //! The module's parameters as typed values (README.md, parameters).
 //!
-//! The kernel takes integers only; [`check`] refuses to load the module with a value that has no
-//! meaning, so the getters need no error path.
+//! Kernel parameters are integers. [`check`] fails the load of the module with a value out of
+//! range, so the getters need no error path.
 
 use core::borrow::Borrow;
 
@@ -11,13 +11,13 @@ use kernel::prelude::*;
 
 use crate::module_parameters;
 
-/// Longest time limit that may be asked for, in milliseconds: one hour.
+/// The maximum of a time limit, in milliseconds: one hour.
 const MAX_TIMEOUT_MS: u32 = 3_600_000;
 
-/// Longest doorbell delay that may be asked for, in microseconds.
+/// The maximum of the doorbell delay, in microseconds.
 pub(crate) const MAX_DOORBELL_USECS: u32 = 1_000;
 
-/// The revision of MPA that a connection request of ours carries (RFC 5044, RFC 6581).
+/// The MPA revision of a Request of this end (RFC 5044, RFC 6581).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MpaRevision {
     /// RFC 5044.
@@ -26,7 +26,7 @@ pub(crate) enum MpaRevision {
     Two,
 }
 
-/// Reads a parameter; 7.2 hands out a reference and 7.3 a copy.
+/// Reads a parameter. `value()` returns a reference in Linux 7.2, and a copy in 7.3.
 macro_rules! value {
     ($name:ident) => {{
         let value: u32 = *Borrow::borrow(&module_parameters::$name.value());
@@ -34,10 +34,12 @@ macro_rules! value {
     }};
 }
 
-/// The default of an old name, which no value in range equals: the parameter was not given.
+/// The default of a parameter with an old name: the parameter was not set. No value in range
+/// equals it.
 const NOT_GIVEN: u32 = u32::MAX;
 
-/// Reads a parameter that may be given under its old name, which then counts.
+/// Reads a parameter that may also be set under its old name. A value under the old name takes
+/// precedence.
 macro_rules! renamed {
     ($name:ident, $old:ident) => {
         match value!($old) {
@@ -47,17 +49,17 @@ macro_rules! renamed {
     };
 }
 
-/// Whether every FPDU shall carry a CRC.
+/// Whether this end requests a CRC in every FPDU.
 pub(crate) fn crc() -> bool {
     value!(crc) != 0
 }
 
-/// Whether the peer shall put markers into what it sends us.
+/// Whether this end requests MPA markers in the FPDUs of the peer.
 pub(crate) fn markers() -> bool {
     value!(markers) != 0
 }
 
-/// The MPA revision of our requests.
+/// The MPA revision of Requests of this end.
 pub(crate) fn mpa_revision() -> MpaRevision {
     match value!(mpa_rev) {
         1 => MpaRevision::One,
@@ -65,56 +67,57 @@ pub(crate) fn mpa_revision() -> MpaRevision {
     }
 }
 
-/// Whether to connect again with MPA revision 1 when a peer does not know revision 2.
+/// Whether to connect again with MPA revision 1 to a peer without support for revision 2.
 pub(crate) fn rev1_fallback() -> bool {
     value!(rev1_fallback) != 0
 }
 
-/// Whether our requests ask for peer-to-peer mode.
+/// Whether Requests of this end propose peer-to-peer mode (RFC 6581).
 pub(crate) fn peer_to_peer() -> bool {
     value!(peer_to_peer) != 0
 }
 
-/// Limit of TCP connection set-up, in milliseconds: 1 to [`MAX_TIMEOUT_MS`].
+/// The time limit of the TCP connection set-up, in milliseconds: 1 to [`MAX_TIMEOUT_MS`].
 pub(crate) fn connect_timeout_ms() -> u32 {
     value!(connect_timeout_ms)
 }
 
-/// Limit of waiting for a peer's MPA request, in milliseconds: 1 to [`MAX_TIMEOUT_MS`].
+/// The time limit for the peer's MPA Request, in milliseconds: 1 to [`MAX_TIMEOUT_MS`].
 pub(crate) fn mpa_request_timeout_ms() -> u32 {
     value!(mpa_request_timeout_ms)
 }
 
-/// Limit of waiting for a peer's MPA reply, in milliseconds: 1 to [`MAX_TIMEOUT_MS`].
+/// The time limit for the peer's MPA Reply, in milliseconds: 1 to [`MAX_TIMEOUT_MS`].
 pub(crate) fn mpa_reply_timeout_ms() -> u32 {
     value!(mpa_reply_timeout_ms)
 }
 
-/// The TCP port of the rendezvous: where queue pairs connect without rdma_cm, 1 to 65535; 0: none.
+/// The TCP port of the rendezvous, on which queue pairs connect without rdma_cm, 1 to 65535; 0:
+/// none.
 pub(crate) fn rendezvous_port() -> u16 {
     u16::try_from(renamed!(rendezvous_port, direct_port)).unwrap_or(0)
 }
 
-/// How long work requests of such a queue pair wait for the connection, in milliseconds: 1 to
-/// [`MAX_TIMEOUT_MS`]. No less than that; longer if the attributes of the queue pair say so.
+/// The minimum time that work requests wait for the connection of a rendezvous, in milliseconds: 1
+/// to [`MAX_TIMEOUT_MS`]. The attributes of the queue pair may extend it.
 pub(crate) fn rendezvous_timeout_ms() -> u32 {
     renamed!(rendezvous_timeout_ms, direct_timeout_ms)
 }
 
-/// The longest delay of a doorbell that follows others in quick succession, in microseconds: 0
-/// (none) to [`MAX_DOORBELL_USECS`].
+/// The maximum delay of a doorbell that follows other doorbells in quick succession, in
+/// microseconds: 0 (none) to [`MAX_DOORBELL_USECS`].
 #[inline]
 pub(crate) fn doorbell_coalesce_usecs() -> u32 {
     renamed!(doorbell_coalesce_usecs, gather_us)
 }
 
-/// How long a Send waits for a receive where the queue pair's attributes do not tell, in
+/// The time that a Send waits for a receive if the attributes of the queue pair do not set it. In
 /// milliseconds: 0 (not at all) to [`MAX_TIMEOUT_MS`].
 pub(crate) fn rnr_timeout_ms() -> u32 {
     value!(rnr_timeout_ms)
 }
 
-/// Tells whether every parameter has a meaning. Called once, before anything reads one.
+/// Checks that every parameter is in range. Called once, before any other use of a parameter.
 ///
 /// # Errors
 ///

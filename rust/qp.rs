@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Queue pairs: RC, in the states of iWARP.
+//! RC queue pairs in the states of iWARP.
 //!
-//! A queue pair carries at most one stream in its life. The connection manager attaches while it
-//! sets a connection up, and starts the stream ([`Qp::start_stream`]). When the stream has ended,
-//! everything that is still posted is flushed, once, in order: the send queue, then the receive
-//! queue. The data path is [`QpQueues`]. The stream uses nothing else of a queue pair.
+//! A queue pair has at most one connection until it is reset. The connection manager attaches for
+//! the set-up, and starts the stream ([`Qp::start_stream`]). After the end of the stream each
+//! posted work request is flushed once, in order: the send queue, then the receive queue. The data
+//! path is [`QpQueues`]. The stream accesses only the data path and the callbacks of
+//! [`StreamOwner`](crate::stream::StreamOwner).
 //!
 //! - [`state`]: the states
-//! - [`connection`]: the stream and the connection manager come and go
-//! - [`post`]: work requests
-//! - [`modify`]: the verbs that change and tell attributes
+//! - [`connection`]: start and end of a connection
+//! - [`post`]: posting of work requests, and doorbells
+//! - [`modify`]: attributes, `modify_qp` and `query_qp`
 //! - [`peer`], [`named`]: peers that owners name, for the rendezvous
-//! - [`reset`]: from any state back to the first
-//! - [`rnr`]: how long a message may wait for a receive
-//! - [`flush`]: completion of what will not be executed any more
-//! - [`gone`]: notification of the end
-//! - [`describe`]: what it tells of itself
+//! - [`reset`]: the transition to `RESET`
+//! - [`rnr`]: the time for which a Send waits for a receive
+//! - [`flush`]: completion of work requests that will not be executed
+//! - [`gone`]: notification of the destruction
+//! - [`describe`]: driver attributes for `rdma resource show qp`
+//! - [`table`]: queue pairs by number
 //!
-//! Locks, outermost first: the one of changes, the flush lock, the state, then those of the queues.
+//! Lock order, outermost first: `Qp::changing`, `Qp::flushing`, `Qp::inner`, the locks of the
+//! queues.
 
 mod connection;
 mod describe;
@@ -113,44 +116,45 @@ use crate::{
 pub(crate) struct QpInner {
     /// The state; [`Qp::state`] has a copy.
     state: QpState,
-    /// The queue pair was taken out of `RESET`.
+    /// The owner has taken the queue pair out of `RESET`.
     initialised: bool,
     /// The owner has put the queue pair into `RESET`.
     was_reset: bool,
-    /// A change of the owner to `RESET` is in progress.
+    /// A transition to `RESET` is in progress.
     resetting: bool,
-    /// Completed when the stream and the connection manager have let go, for `RESET`.
+    /// Completed when neither a stream nor the connection manager is attached. A transition to
+    /// `RESET` waits for it.
     vacated: Option<Arc<kernel::sync::Completion>>,
-    /// `LAST_WQE_REACHED` is due at the end of the stream.
+    /// The stream has ended, and `LAST_WQE_REACHED` was not reported yet.
     last_wqe: bool,
     /// The stream, from its start to its end.
     stream: Option<Arc<Stream>>,
-    /// The receiving end, if the peer is the queue pair itself.
+    /// The stream of the receiving end, if the peer is the queue pair itself.
     mirror: Option<Arc<Stream>>,
-    /// Users of the core's object: destruction waits for them.
+    /// Counted users of the `ib_qp`, which destruction waits for.
     holds: Holds,
-    /// A stream was started once.
+    /// A stream has been started since the last `RESET`.
     started: bool,
-    /// Why the stream ended.
+    /// The reason for the end of the stream.
     ended: Option<EndReason>,
-    /// The owner or the peer has begun to end the connection in order.
+    /// The owner or the peer has begun to close the connection gracefully.
     closing: bool,
-    /// The connection manager, while it works for this queue pair.
+    /// The attached connection manager.
     attached: Option<Arc<dyn Attached>>,
     /// Notified when the queue pair is destroyed.
     on_destroy: Option<Arc<dyn DestroyNotify>>,
-    /// The attributes that the owner has set and that `query_qp` tells.
+    /// The attributes that `modify_qp` has set and `query_qp` returns.
     attrs: modify::KeptAttributes,
     /// The peer, if the owner has named one.
     peer: Option<peer::NamedPeer>,
 }
 
-/// Users of the core's object, which destroying the queue pair waits for.
+/// Counted users of the `ib_qp`. [`Qp::destroy`] waits until they are dropped.
 #[derive(Default)]
 struct Holds {
-    /// The stream, from its start to the end of its report.
+    /// The stream, until its end has been reported.
     stream: Option<CoreHold<CoreQp>>,
-    /// The receiving end.
+    /// The stream of the receiving end.
     mirror: Option<CoreHold<CoreQp>>,
     /// The attached connection manager.
     attached: Option<CoreHold<CoreQp>>,
@@ -158,25 +162,25 @@ struct Holds {
 
 /// Parts of a new queue pair.
 pub(crate) struct QpParts {
-    /// Counts the queue pair in the device.
+    /// Counts the queue pair towards the limit of the device.
     pub(crate) object_slot: ObjectSlot,
     /// The number of the queue pair.
     pub(crate) qpn: Qpn,
     /// The protection domain.
     pub(crate) pd: PdId,
-    /// Where ends of send work requests go.
+    /// The completion queue of send work requests.
     pub(crate) send_cq: Arc<Cq>,
-    /// Where ends of receive work requests go.
+    /// The completion queue of receive work requests.
     pub(crate) recv_cq: Arc<Cq>,
-    /// Where receive work requests come from.
+    /// The receive queue, own or shared.
     pub(crate) rq: RecvSource,
-    /// What it was asked to hold.
+    /// The capacity, from [`Cap::checked`](modify::Cap::checked).
     pub(crate) cap: modify::Cap,
-    /// Every send work request asks for a completion.
+    /// Every send work request generates a completion (`IB_SIGNAL_ALL_WR`).
     pub(crate) signal_all: bool,
     /// The owner.
     pub(crate) owner: Owner,
-    /// The queue pair as `ib_core` knows it.
+    /// The `ib_qp`.
     pub(crate) core: Arc<CoreRef<CoreQp>>,
 }
 
@@ -185,33 +189,33 @@ pub(crate) struct QpParts {
 pub(crate) struct Qp {
     /// The data path.
     queues: Arc<QpQueues>,
-    /// What it was asked to hold.
+    /// The capacity, from [`Cap::checked`](modify::Cap::checked).
     cap: modify::Cap,
-    /// Every send work request asks for a completion.
+    /// Every send work request generates a completion (`IB_SIGNAL_ALL_WR`).
     signal_all: bool,
     /// The owner.
     owner: Owner,
-    /// The process that made the queue pair.
+    /// The process that created the queue pair.
     maker: Caller,
-    /// The state, for a look without the lock.
+    /// A copy of the state, which is read without the lock.
     state: Atomic<u32>,
-    /// The state and what goes with it.
+    /// The state and the fields that change with it.
     #[pin]
     inner: SpinLockIrq<QpInner>,
-    /// Serializes changes by the owner.
+    /// Serializes [`modify`](Self::modify).
     #[pin]
     changing: Mutex<()>,
     /// Serializes flushing.
     #[pin]
     flushing: SpinLockBh<flush::Flushing>,
-    /// `ib_core`'s object refers to this queue pair.
+    /// The `ib_qp` refers to this queue pair.
     made: Atomic<bool>,
-    /// Events to report, by their bits.
+    /// The set of events to report, as bits of [`QpEvent::bit`].
     events: Atomic<u32>,
-    /// The last Terminate that was sent or received.
+    /// The last Terminate that was sent or received, in the format of [`describe`].
     last_terminate: Atomic<u32>,
-    /// The queue pair as `ib_core` knows it. Its users: work items, the stream, the attached
-    /// connection manager, and references of `iw_cm`.
+    /// The `ib_qp`. Its counted users are work items, streams, the attached connection manager,
+    /// and references of `iw_cm`.
     core: Arc<CoreRef<CoreQp>>,
     /// Reports events.
     #[pin]
@@ -219,7 +223,7 @@ pub(crate) struct Qp {
     /// Continues the flush.
     #[pin]
     flush_on: Work<Qp, { Qp::FLUSH }>,
-    /// Flushes what was posted after the last pass.
+    /// Flushes work requests that were posted after the last pass.
     #[pin]
     flush_late: DelayedWork<Qp, { Qp::FLUSH_LATE }>,
 }
@@ -269,10 +273,10 @@ impl Qp {
     const REPORT: u64 = 0;
     /// The work item that continues the flush.
     const FLUSH: u64 = 1;
-    /// The work item that flushes what is posted late.
+    /// The work item that flushes late posts.
     const FLUSH_LATE: u64 = 2;
 
-    /// A queue pair. Process context; sleeps.
+    /// Makes a queue pair in the state [`QpState::Idle`]. Process context; sleeps.
     pub(crate) fn new(parts: QpParts) -> Result<Arc<Self>> {
         let QpParts {
             object_slot,
@@ -370,19 +374,19 @@ impl Qp {
         self.queues.device()
     }
 
-    /// Whether a process owns it.
+    /// Whether a process owns the queue pair.
     #[inline]
     pub(crate) fn is_user(&self) -> bool {
         self.owner == Owner::User
     }
 
-    /// The state at this moment.
+    /// The state, possibly stale after the return. Any context.
     #[inline]
     pub(crate) fn state(&self) -> QpState {
         QpState::from_u32(self.state.load(Acquire))
     }
 
-    /// The queue pair as `ib_core` knows it; valid until `destroy_qp` returns.
+    /// The `ib_qp`, valid until `destroy_qp` returns.
     pub(crate) fn core(&self) -> QpPtr {
         self.core.ptr()
     }

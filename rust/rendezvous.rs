@@ -2,13 +2,13 @@
 
 //! Rendezvous: queue pairs that connect without rdma_cm.
 //!
-//! Two programs exchange queue pair numbers by any means, and `modify_qp` names the peer. The protocol
-//! is that of docs/rendezvous.md. Of the two ends the one with the smaller name connects to the port
-//! that all hosts agree on.
+//! Two programs exchange queue pair numbers by any means, and `modify_qp` names the peer. The
+//! protocol is that of docs/rendezvous.md. The end with the smaller pair of GID and number
+//! connects to the port that all hosts agree on.
 //!
 //! - [`listener`]: the port of a network namespace
 //! - [`pending`]: a connection whose queue pair is not known yet
-//! - [`request`]: a connection request: its queue pair is known
+//! - [`request`]: a connection request, whose queue pair is known
 //! - [`hello`]: the private data of the start-up frames
 //! - [`endpoint`]: the state machine, for the initiator and the responder
 
@@ -113,12 +113,13 @@ fn role(local: (Gid, u32), remote: (Gid, u32)) -> RendezvousRole {
 }
 
 impl Host<'_> {
-    /// How a peer of queue pair `qpn` is reached, and this end's role.
+    /// The path from queue pair `qpn` to the peer `number`, and the role of this end.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: no host has that address. `EADDRNOTAVAIL`: our own is one that packets can not be
-    /// sent from. `EHOSTUNREACH`: there is no address, and no such queue pair on this host.
+    /// `EINVAL`: a GID is no unicast IP address. `EADDRNOTAVAIL`: packets can not be sent from the
+    /// local address. `EHOSTUNREACH`: there is no address, and no such queue pair in the network
+    /// namespace.
     fn find_peer(
         &self,
         qpn: u32,
@@ -136,7 +137,7 @@ impl Host<'_> {
         let role = role((route.local, qpn), (route.remote, number));
         let local = gid::ip_of(&route.local).ok_or(EINVAL)?;
         let remote = gid::ip_of(&route.remote).ok_or(EINVAL)?;
-        // Both ends must come to the same result.
+        // Both ends must reach the same result.
         let reach = match (
             (self.standing)(&route.local),
             (self.standing)(&route.remote),
@@ -152,14 +153,16 @@ impl Host<'_> {
 
 /// Begins to connect a queue pair. Process context; sleeps, but does not wait for the peer.
 ///
-/// `commit` stores the peer in the queue pair; after its error nothing has begun.
+/// Calls `commit` at most once, which stores the peer in the queue pair. After an error of
+/// `commit` nothing has begun.
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP`: no rendezvous is possible. `EADDRNOTAVAIL`: the process is not in the network
-/// namespace of the interface. `ENODEV` when the device goes. `EADDRINUSE`: the port is in use.
-/// `EINVAL`: the connection manager works for the queue pair already. `EACCES`, `EPERM`…: the
-/// current process may not connect or have a socket. And those of [`Host::find_peer`].
+/// `EOPNOTSUPP`: the parameter `rendezvous_port` is 0. `EADDRNOTAVAIL`: the process is not in the
+/// network namespace of the interface. `ENODEV`: the device is being removed. `EADDRINUSE`: the
+/// port is in use. `EINVAL`: a connection manager is attached to the queue pair already. A
+/// security module may return errors such as `EACCES` or `EPERM`: the current process may not
+/// connect or have a socket. Other errors are those of [`Host::find_peer`].
 pub(crate) fn begin(
     host: &Host<'_>,
     qp: &Arc<Qp>,
@@ -204,7 +207,7 @@ pub(crate) fn begin(
             .map(|endpoint| Phase::Driven(endpoint))
             .map_err(|error| (error, Phase::Over))
     })?;
-    // Connection requests that came before the queue pair had a peer.
+    // Dispatches connection requests that arrived before the queue pair had a peer.
     if let Some(listener) = listener {
         while let Some(request) = listener.take_parked(qp.qpn().get()) {
             let _ = dispatch(&listener, request);
@@ -224,7 +227,7 @@ struct Resources {
 }
 
 impl Resources {
-    /// Makes the resources for that role. Process context; sleeps.
+    /// Makes the resources for this role. Process context; sleeps.
     fn new(host: &Host<'_>, reach: Reach, role: RendezvousRole) -> Result<Self> {
         let device = host.device;
         let net = device.netns().ok_or(ENODEV)?;
@@ -257,7 +260,8 @@ impl Resources {
     }
 }
 
-/// The addresses that an initiator connects, on the interface of that index.
+/// The local and the remote address of an initiator. `ifindex` is the scope of link-local
+/// addresses.
 fn addresses(reach: Reach, ifindex: u32) -> (SocketAddr, SocketAddr) {
     let at = |ip: IpAddr, port| match ip {
         IpAddr::V6(v6) if is_link_local(&ip) => {
@@ -277,14 +281,14 @@ fn addresses(reach: Reach, ifindex: u32) -> (SocketAddr, SocketAddr) {
 
 /// The outcome of a dispatch.
 enum Dispatch {
-    /// The request was handed to its queue pair, or refused.
+    /// The request was passed to its queue pair, or refused.
     Done,
     /// The queue pair has no peer yet.
     Later(ConnRequest),
 }
 
-/// Hands a connection request to its queue pair in the listener's network namespace. Process context;
-/// sleeps.
+/// Passes a connection request to its queue pair in the listener's network namespace. Process
+/// context; sleeps.
 fn dispatch(listener: &RendezvousListener, request: ConnRequest) -> Dispatch {
     let Some(qp) = listener.qp(request.hello.to) else {
         request.refuse();
@@ -306,7 +310,7 @@ fn dispatch(listener: &RendezvousListener, request: ConnRequest) -> Dispatch {
     }
 }
 
-/// Whether a queue pair has a peer, or can not get one.
+/// Whether a queue pair has a peer, or can not have one any more.
 fn is_expecting(listener: &RendezvousListener, number: u32) -> bool {
     listener
         .qp(number)

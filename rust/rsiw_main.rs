@@ -2,30 +2,34 @@
 
 //! rsiw: soft-iWARP for Linux (RFC 5040, 5041, 5044, 6581 over kernel TCP sockets).
 //!
-//! The crate root: the module, its parameters, and the order of start and stop. Below it stand the
-//! rooms, each of which uses only those below it (docs/architecture.md, `scripts/tests/checks/floors`):
+//! The crate root: the module, its parameters, and the order of start and stop. The crate has
+//! these layers (rooms), each of which uses only those below it (docs/architecture.md,
+//! `scripts/tests/checks/floors`):
 //!
-//! - [`driver`]: what `ib_core` and `iw_cm` call, `rdma link`, and the life of a device
+//! - [`driver`]: the callbacks of `ib_core` and `iw_cm`, `rdma link`, and the lifetime of a device
 //! - [`rendezvous`]: queue pairs that connect without rdma_cm ([`rendezvous::begin`])
-//! - [`cm`]: MPA start-up on behalf of `iw_cm`; a connection is an [`Endpoint`](cm::endpoint::Endpoint)
+//! - [`cm`]: MPA start-up on behalf of `iw_cm`; a connection is an
+//!   [`Endpoint`](cm::endpoint::Endpoint)
 //! - [`qp`]: queue pairs ([`Qp`](qp::Qp)): states, attributes, posting, flush
-//! - [`stream`]: one connection on the wire ([`Stream`](stream::Stream)). `Rx` takes in what TCP has, `Tx`
-//!   gives TCP bursts of FPDUs, and a `Batch` is one hold of the socket lock
-//! - [`verbs`]: data-path objects: [`Device`](verbs::Device), [`QpQueues`](verbs::qp_queues::QpQueues),
-//!   [`Cq`](verbs::cq::Cq), [`Srq`](verbs::srq::Srq), [`Region`](verbs::mr::Region)
+//! - [`stream`]: one connection on the wire ([`Stream`](stream::Stream)). `Rx` receives from TCP,
+//!   `Tx` passes bursts of FPDUs to TCP, and a `Batch` is one hold of the socket lock
+//! - [`verbs`]: data-path objects: [`Device`](verbs::Device),
+//!   [`QpQueues`](verbs::qp_queues::QpQueues), [`Cq`](verbs::cq::Cq), [`Srq`](verbs::srq::Srq),
+//!   [`Region`](verbs::mr::Region)
 //! - [`sys`]: the kernel's C interfaces, and all `unsafe` code
 //!
-//! The crate [`iwarp_wire`] below all of them decides about octets and lengths, without I/O.
+//! The crate [`iwarp_wire`], below all of them, encodes and checks protocol data without I/O.
 //!
-//! Three paths through the rooms:
+//! Three paths through the layers:
 //!
-//! 1. TCP tells of a received octet by [`Handler::data_ready`](sys::net::socket::Handler::data_ready) of the
-//!    stream. The batch takes it in: `Rx::receive` verifies and places it, and makes the completion.
-//! 2. A doorbell tells of a posted work request by [`Qp::doorbell`](qp::Qp::doorbell). `Tx::transmit` of the
-//!    batch fetches it, encodes it and gives it to TCP.
-//! 3. `iw_cm` asks for a connection by [`connect`](cm::connect::connect) or
+//! 1. TCP reports received octets by
+//!    [`Handler::data_ready`](sys::net::socket::Handler::data_ready) of the stream. The batch
+//!    receives them: `Rx::receive` verifies and places them, and generates the completion.
+//! 2. A doorbell reports posted work requests by [`Qp::doorbell`](qp::Qp::doorbell).
+//!    `Tx::transmit` of the batch fetches and encodes them, and passes the FPDUs to TCP.
+//! 3. `iw_cm` requests a connection by [`connect`](cm::connect::connect) or
 //!    [`Listener::start`](cm::listen::Listener::start). After MPA's start-up
-//!    [`Qp::start_stream`](qp::Qp::start_stream) puts the socket into full operation.
+//!    [`Qp::start_stream`](qp::Qp::start_stream) begins the full operation phase.
 
 use kernel::prelude::*;
 
@@ -109,15 +113,15 @@ module! {
     },
 }
 
-/// What lives as long as the module; fields are dropped in the order they are declared.
+/// The state of the loaded module. Fields are dropped in the order of their declaration.
 #[pin_data]
 struct Rsiw {
-    /// No device is left behind.
+    /// The registration of the driver, whose drop removes every device.
     #[pin]
     _registration: driver::Registration,
-    /// Emptied when nothing can queue work any more.
+    /// The work queues, emptied when no code can queue work any more.
     _queues: sys::sync::work::Queues,
-    /// Given back when nothing sends any more.
+    /// The page pool, freed when no code sends any more.
     _pool: sys::mm::pages::Pool,
 }
 

@@ -2,9 +2,9 @@
 
 //! The responder's side of the start-up (RFC 5044 section 7.1.2, RFC 6581 sections 4 and 5).
 //!
-//! The Request comes in, `iw_cm` decides, the Reply goes out, the stream starts. `iw_cm` may reply
-//! at any time, or never. It knows an offered connection by a number. The offer ends when the peer
-//! closes or the time is over.
+//! The Request arrives, `iw_cm` decides, the Reply is sent, the stream starts. `iw_cm` may decide
+//! at any time, or never. A [`Handle`] identifies an offered connection. The offer ends when the
+//! peer closes, or after the time limit.
 
 mod offered;
 
@@ -92,11 +92,14 @@ use crate::{
     }, //
 };
 
-/// Milliseconds that `iw_cm` has to decide. By then every peer has timed out. `iw_cm` may never
-/// decide, since it drops requests when a listener ends.
+/// The time limit for the decision of `iw_cm`, in milliseconds. By then every peer has timed out.
+/// `iw_cm` may never decide, since it drops requests when a listener ends.
 const DECISION_MS: u32 = 120_000;
 
-/// Accepts on behalf of `iw_cm`. On every error the connection is closed.
+/// Accepts an offered connection on behalf of `iw_cm`. Process context; sleeps.
+///
+/// After an error the connection is closed. `ECONNRESET`: the offer has ended. `EINVAL`: the queue
+/// pair does not exist, or can not be connected.
 pub(crate) fn accept(
     device: &Arc<CmDevice>,
     connection: Handle,
@@ -117,7 +120,7 @@ pub(crate) fn accept(
     })
 }
 
-/// Refuses on behalf of `iw_cm`.
+/// Rejects an offered connection on behalf of `iw_cm`. Process context; sleeps.
 pub(crate) fn reject(device: &Arc<CmDevice>, connection: Handle, private_data: &[u8]) -> Result {
     let Some(endpoint) = device.registry().endpoint(connection) else {
         // The peer has closed already.
@@ -135,10 +138,10 @@ pub(crate) fn reject(device: &Arc<CmDevice>, connection: Handle, private_data: &
     })
 }
 
-/// The addresses of a socket; IPv4 is told as such, also by a socket of IPv6.
+/// The addresses of a socket; an IPv4-mapped IPv6 address becomes an IPv4 address.
 fn peers_of(socket: &Socket) -> Result<Peers> {
     let plain = |addr: SocketAddr| SocketAddr::new(addr.ip().to_canonical(), addr.port());
-    // What was mapped has no scope, and what has one is not mapped.
+    // A mapped address has no scope; other IPv6 addresses keep theirs.
     let told = |addr: SocketAddr| match addr {
         SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_none() => addr,
         other => plain(other),
@@ -151,18 +154,18 @@ fn peers_of(socket: &Socket) -> Result<Peers> {
 
 /// A connected peer whose Request has not arrived.
 pub(crate) struct HalfOpen {
-    /// The entry in the listener's backlog, which ends before the socket is closed.
+    /// The entry in the listener's backlog, which is dropped before the socket is closed.
     slot: BacklogSlot,
     /// The peer's Request.
     request: FrameReader,
-    /// When the peer connected.
+    /// The time at which the connection was accepted from TCP.
     came: Instant<Monotonic>,
     /// The socket.
     socket: Socket,
 }
 
 impl HalfOpen {
-    /// Waits for the Request.
+    /// Begins to wait for the Request, and sets the time limit.
     pub(crate) fn new(
         ctx: &mut StepContext<'_>,
         slot: BacklogSlot,
@@ -178,9 +181,9 @@ impl HalfOpen {
         })
     }
 
-    /// Reads the Request and hands it to `iw_cm`.
+    /// Reads the Request and offers the connection to `iw_cm`.
     ///
-    /// A peer that sends no Request gets no answer (requirements.md MPA-95).
+    /// A peer that sends no Request receives no Reply (requirements.md MPA-95).
     #[inline(never)]
     pub(crate) fn step(mut self, ctx: &mut StepContext<'_>) -> Next {
         let (peers, frame) = match self.request.read(&self.socket) {
@@ -193,7 +196,8 @@ impl HalfOpen {
             Ok(_) | Err(_) => return Next::Wait(Phase::Over),
         };
         let Some(data) = PrivateData::new(frame.private_data) else {
-            // It can not be handed up whole (requirements.md VRB-07), but it was a good Request.
+            // An event can not carry the private data whole (requirements.md VRB-07), but the
+            // Request is valid.
             let request = without_data(&frame);
             refused(ctx, &peers, Err(EMSGSIZE));
             let _ = refuse(&self.socket, &request, &[]);
@@ -206,7 +210,8 @@ impl HalfOpen {
         });
         let depths = Depths::new(said.ird.min(MAX_RD_ATOM), said.ord.min(MAX_RD_ATOM));
         let request = without_data(&frame);
-        // The answer to this may come before it returns, and waits for the endpoint's lock.
+        // `iw_cm` may accept or reject before `offer` returns. That call waits for the endpoint's
+        // lock.
         let listener = self.slot.listener().clone();
         let offered = listener.offer(self.came, ctx.endpoint.handle(), &peers, depths, data);
         match offered {
@@ -229,7 +234,7 @@ impl HalfOpen {
     }
 }
 
-/// A Request without its private data, to be kept.
+/// A copy of a Request without its private data, which outlives the original.
 pub(crate) fn without_data(frame: &Frame<'_>) -> Frame<'static> {
     Frame {
         private_data: &[],
@@ -237,34 +242,35 @@ pub(crate) fn without_data(frame: &Frame<'_>) -> Frame<'static> {
     }
 }
 
-/// Counts and traces a request that this end refuses: its user, or the driver for that reason.
+/// Counts and traces a Request that this end refuses. `Ok`: the user rejects it. `Err`: the driver
+/// refuses it for that reason.
 fn refused(ctx: &StepContext<'_>, peers: &Peers, result: Result) {
     let failure = ConnFailure::RejectSent;
     ctx.device.counters().connection_failed(failure);
     trace::reject(0, &peers.local, &peers.remote, result);
 }
 
-/// Counts and traces a connection that this end has accepted, and that failed then.
+/// Counts and traces a connection that failed after this end had accepted it.
 fn lost(ctx: &StepContext<'_>, qpn: u32, peers: &Peers, error: Error) {
     ctx.device.counters().connection_failed(ConnFailure::Accept);
     trace::accept(qpn, &peers.local, &peers.remote, Err(error));
 }
 
-/// Sends a Reply that refuses. The caller closes the connection then.
+/// Sends a Reply that refuses the connection. The caller then closes the connection.
 fn refuse(socket: &Socket, request: &Frame<'_>, private_data: &[u8]) -> Result {
     let reply = policy(params::crc(), 0, 0).reject(request, private_data);
-    // TCP's buffer is empty, so there is room.
+    // The send buffer is empty, so the Reply fits.
     FrameWriter::new(&reply)?.send(socket).map(|_| ())
 }
 
-/// What was agreed on.
+/// The result of the negotiation of the start-up.
 struct Agreement {
-    /// The parameters.
+    /// The agreed parameters.
     agreed: Parameters,
     /// The connection is established when the peer's ready-to-receive frame arrives
     /// (requirements.md EMC-16).
     waits_for_rtr: bool,
-    /// Request and Reply have the enhanced word.
+    /// Request and Reply are enhanced ones (RFC 6581).
     enhanced: bool,
 }
 
@@ -273,22 +279,22 @@ struct Agreement {
 /// | stage | event | next |
 /// | --- | --- | --- |
 /// | Reply | sent | Started |
-/// | Reply | failure, time-out, abort | `iw_cm` is told of the failure |
+/// | Reply | failure, time-out, abort | the failure is reported to `iw_cm` |
 /// | Started | first FPDU, or none is owed | the connection is established |
-/// | Started | stream ended | `iw_cm` is told of the failure |
+/// | Started | stream ended | the failure is reported to `iw_cm` |
 /// | Started | time-out of the ready-to-receive frame, abort | Closing |
-/// | Closing | stream ended | `iw_cm` is told of the failure |
+/// | Closing | stream ended | the failure is reported to `iw_cm` |
 enum ReplyStage {
-    /// The Reply goes out.
+    /// The Reply is being sent.
     Reply(FrameWriter, Socket),
     /// The stream runs.
     Started(Arc<Stream>),
-    /// The stream is ending, for that reason.
+    /// The stream is ending; `iw_cm` receives this error then.
     Closing(Error),
 }
 
 impl ReplyStage {
-    /// Has the stream end.
+    /// Closes the stream, and enters the stage `Closing`.
     fn closing(stream: Arc<Stream>, how: Close, error: Error) -> Self {
         stream.close(how);
         Self::Closing(error)
@@ -296,7 +302,7 @@ impl ReplyStage {
 }
 
 impl Agreement {
-    /// Sends the Reply as far as TCP takes it; if that is all of it, starts the stream.
+    /// Sends as much of the Reply as TCP accepts. Starts the stream once the Reply is complete.
     fn reply(
         &self,
         ctx: &mut StepContext<'_>,
@@ -336,15 +342,15 @@ impl Agreement {
 
 /// A connection that `iw_cm` has accepted.
 pub(crate) struct Replying {
-    /// Where it came in.
+    /// The listener that accepted the connection.
     listener: Arc<Listener>,
-    /// The addresses.
+    /// The addresses of the connection.
     peers: Peers,
-    /// `iw_cm` waits for an answer.
+    /// The committed accept, for which `iw_cm` awaits ESTABLISHED.
     cm: iwcm::Accepting,
     /// The queue pair.
     qp: Attachment,
-    /// What was agreed on.
+    /// The result of the negotiation.
     offer: Agreement,
     /// The stage.
     stage: ReplyStage,

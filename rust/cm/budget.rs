@@ -15,20 +15,21 @@ use kernel::{
 /// Nanoseconds of a second.
 const SECOND: i64 = 1_000_000_000;
 
-/// The most peers in a [`PeerBudgets`].
+/// The maximum number of peers in a [`PeerBudgets`].
 const PEERS: usize = 256;
 
 /// A rate limit.
 #[derive(Clone, Copy)]
 pub(crate) struct Rate {
-    /// Nanoseconds that one event costs.
+    /// The amount by which one event raises the level, in nanoseconds.
     cost: i64,
-    /// The highest level at which there is room for one more.
+    /// The highest level at which one more event is allowed, in nanoseconds.
     most: i64,
 }
 
 impl Rate {
-    /// `BURST` at once, and `PER_SECOND` a second in the long run.
+    /// Makes a limit of `BURST` events at once, and of `PER_SECOND` events a second in the long
+    /// run.
     pub(crate) const fn new<const BURST: i64, const PER_SECOND: i64>() -> Self {
         const { assert!(BURST > 0 && PER_SECOND > 0 && PER_SECOND <= SECOND) };
         let cost = const { SECOND / PER_SECOND };
@@ -43,7 +44,7 @@ impl Rate {
 pub(crate) struct Bucket {
     /// Nanoseconds until the bucket is empty.
     level: i64,
-    /// The time of that level.
+    /// The time for which `level` was computed.
     since: Instant<Monotonic>,
 }
 
@@ -56,7 +57,7 @@ impl Bucket {
         }
     }
 
-    /// The level now.
+    /// Updates and returns the level.
     fn drain(&mut self) -> i64 {
         let gone = self.since.elapsed().as_nanos();
         self.since = Instant::now();
@@ -64,17 +65,17 @@ impl Bucket {
         self.level
     }
 
-    /// Whether there is room for one more.
+    /// Whether one more event is allowed.
     fn has_room(&mut self, rate: &Rate) -> bool {
         self.drain() <= rate.most
     }
 
-    /// Counts one.
+    /// Counts an event.
     fn add(&mut self, rate: &Rate) {
         self.level = self.drain().saturating_add(rate.cost);
     }
 
-    /// Counts one if there is room for it.
+    /// Counts an event if it is allowed; returns whether it is.
     pub(crate) fn try_add(&mut self, rate: &Rate) -> bool {
         let room = self.has_room(rate);
         if room {
@@ -93,7 +94,7 @@ pub(crate) struct PeerBudgets {
 }
 
 impl PeerBudgets {
-    /// All empty. May sleep.
+    /// Makes an empty set. Process context; may sleep.
     pub(crate) fn new(rate: Rate) -> Result<Self> {
         Ok(Self {
             peers: KVec::with_capacity(PEERS, GFP_KERNEL)?,
@@ -101,14 +102,14 @@ impl PeerBudgets {
         })
     }
 
-    /// Whether there is room for one more of `peer`.
+    /// Whether one more event of `peer` is allowed.
     pub(crate) fn has_room(&mut self, peer: IpAddr) -> bool {
         let rate = self.rate;
         let found = self.peers.iter_mut().find(|(ip, _)| *ip == peer);
         found.is_none_or(|(_, bucket)| bucket.has_room(&rate))
     }
 
-    /// Counts one of `peer`. May sleep.
+    /// Counts an event of `peer`. Process context; may sleep.
     pub(crate) fn add(&mut self, peer: IpAddr) {
         let rate = self.rate;
         if let Some((_, bucket)) = self.peers.iter_mut().find(|(ip, _)| *ip == peer) {
@@ -128,7 +129,7 @@ impl PeerBudgets {
         }
         let mut bucket = Bucket::new();
         bucket.add(&rate);
-        // There is room.
+        // The capacity suffices.
         let _ = self.peers.push((peer, bucket), GFP_KERNEL);
     }
 }

@@ -2,9 +2,9 @@
 
 //! The initiator's side of the start-up (RFC 5044 section 7.1.2, RFC 6581 sections 4 and 5).
 //!
-//! TCP connects, the Request goes out, the Reply comes in, the stream starts. A peer that does not
-//! know revision 2 closes the connection or answers in revision 1. Then revision 1 is tried once,
-//! on a new connection (requirements.md EMC-05).
+//! TCP connects, the Request is sent, the Reply arrives, the stream starts. A peer without support
+//! for revision 2 closes the connection or replies with revision 1. The initiator then tries
+//! revision 1 once, on a new connection (requirements.md EMC-05).
 
 mod plan;
 
@@ -87,12 +87,12 @@ use crate::{
 ///
 /// # Errors
 ///
-/// `ENETDOWN` when the device or the address goes: kernel users are notified of that one by one.
-/// `EINVAL`: no such queue pair, too much private data.
+/// `ENETDOWN`: the device or the address is being removed, of which kernel users are notified one
+/// by one. `EINVAL`: no such queue pair, or too much private data.
 pub(crate) fn connect(device: &Arc<CmDevice>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
     begin(device, call, param).map_err(|error| match error {
-        // Every step may find the device or the address missing. NFS passes these two to the
-        // program that writes.
+        // The device or the address may be missing in every step. NFS passes these two errors on
+        // to the program that writes.
         ENODEV | EADDRNOTAVAIL => ENETDOWN,
         other => other,
     })
@@ -128,11 +128,11 @@ fn begin(device: &Arc<CmDevice>, call: ConnectCall, param: &ConnParam<'_>) -> Re
     })
 }
 
-/// State of an initiator in every stage.
+/// The state of an initiator that all stages have in common.
 struct Attempt {
-    /// `iw_cm` waits for an answer.
+    /// The committed connect, for which `iw_cm` awaits CONNECT_REPLY.
     call: Connecting,
-    /// The user's request.
+    /// The parameters of the connect call.
     plan: Plan,
     /// The queue pair.
     qp: Attachment,
@@ -149,20 +149,20 @@ struct Attempt {
 /// | Request, Reply | peer closes, revision 1 not tried | Tcp, with revision 1 |
 /// | Reply | revision 1 | Tcp, with revision 1 |
 /// | Reply | accepted | the stream starts, the connection is established |
-/// | Reply | refused | `iw_cm` is told of the failure |
-/// | any | failure, time-out, abort | `iw_cm` is told of the failure |
+/// | Reply | refused | the failure is reported to `iw_cm` |
+/// | any | failure, time-out, abort | the failure is reported to `iw_cm` |
 enum RequestStage {
     /// TCP connects.
     Tcp,
-    /// The Request goes out.
+    /// The Request is being sent.
     Request(FrameWriter),
-    /// The Reply comes in.
+    /// The Reply is being received.
     Reply(FrameReader),
 }
 
 /// An initiator in its start-up.
 pub(crate) struct Initiator {
-    /// State common to all stages.
+    /// The state that all stages have in common.
     attempt: Attempt,
     /// The stage.
     stage: RequestStage,
@@ -202,7 +202,7 @@ impl Initiator {
 }
 
 impl Attempt {
-    /// Waits for the next note at that stage, unless the time is over.
+    /// Waits for the next note in `stage`, or aborts after the time limit.
     fn wait(self, ctx: &mut StepContext<'_>, stage: RequestStage) -> Next {
         if ctx.timer.is_over() {
             return self.abort(ctx, ETIMEDOUT);
@@ -265,7 +265,8 @@ impl Attempt {
                 Ok(agreed) => self.establish(ctx, &frame, &agreed),
                 Err(refusal) => self.refused(ctx, &frame, refusal),
             },
-            // The same call may read the first octets of a Reply and meet the end.
+            // The same call may read the first octets of a Reply and find the end of the
+            // connection.
             Err(error) => match (error, reader.is_empty()) {
                 (ReadError::Malformed(_), _) => self.abort(ctx, EPROTO),
                 (ReadError::Closed | ReadError::Broken(_), true) => self.closed_early(ctx),
@@ -275,7 +276,7 @@ impl Attempt {
         }
     }
 
-    /// The peer has closed the connection instead of replying.
+    /// Handles the end of the connection before any octet of a Reply.
     fn closed_early(self, ctx: &mut StepContext<'_>) -> Next {
         if self.may_fall_back() {
             return self.fall_back(ctx);
@@ -288,7 +289,7 @@ impl Attempt {
         params::rev1_fallback() && self.plan.policy.revision == Revision::Two
     }
 
-    /// Begins again with revision 1.
+    /// Begins a second attempt, with revision 1.
     fn fall_back(self, ctx: &mut StepContext<'_>) -> Next {
         let Self {
             call,
@@ -298,8 +299,8 @@ impl Attempt {
         } = self;
         plan.policy.revision = Revision::One;
         plan.policy.peer_to_peer = false;
-        // The new connection has the same two addresses, so nothing may be left of the old one. The
-        // socket stays: this context is not the process that owns it.
+        // The new connection has the same two addresses, so the old one must be closed completely.
+        // The socket is reused, since this context is not the process that owns it.
         let begun = socket
             .disconnect()
             .and_then(|()| plan.connect(&socket, ctx));
@@ -318,7 +319,7 @@ impl Attempt {
         }
     }
 
-    /// The two ends do not suit each other.
+    /// Handles a Reply with which no connection is possible.
     fn refused(self, ctx: &mut StepContext<'_>, frame: &Frame<'_>, refusal: Refusal) -> Next {
         match refusal {
             Refusal::Rejected => {
@@ -342,9 +343,9 @@ impl Attempt {
         send_terminate(&self.socket, frame.markers, crc, reason);
     }
 
-    /// Ends a connection after a good Reply, for a reason of this end.
+    /// Ends the connection after a valid Reply, for a reason of this end.
     fn fail(self, ctx: &mut StepContext<'_>, frame: &Frame<'_>, error: Error) -> Next {
-        // Revision 1 has no code for it.
+        // Revision 1 has no Terminate for this error.
         if frame.enhanced.is_none() {
             return self.abort(ctx, error);
         }
@@ -352,9 +353,10 @@ impl Attempt {
         self.close(ctx, error, said_by(frame), PrivateData::NONE)
     }
 
-    /// The stream can start.
+    /// Starts the stream after a valid Reply, and reports the connection to `iw_cm`.
     fn establish(self, ctx: &mut StepContext<'_>, frame: &Frame<'_>, agreed: &Parameters) -> Next {
-        // Private data that do not fit into the event are left out whole (requirements.md VRB-07).
+        // Private data that does not fit into the event is left out whole (requirements.md
+        // VRB-07), and the connection fails.
         let Some(data) = PrivateData::new(frame.private_data) else {
             return self.fail(ctx, frame, EMSGSIZE);
         };
@@ -385,7 +387,7 @@ impl Attempt {
                 ctx.timer.clear();
                 ctx.device.counters().add(Counter::Connects, 1);
                 trace::connect(qp.qp().qpn().get(), &peers.local, &peers.remote, Ok(()));
-                // The peer's depths, or else those that this end uses.
+                // The depths of the Reply, or without them those that this end uses.
                 let said = frame.depths_or(WireDepths {
                     ird: agreed.ord,
                     ord: agreed.ird,
@@ -410,13 +412,14 @@ impl Attempt {
         }
     }
 
-    /// Fails, and resets the connection.
+    /// Ends the attempt with a failure, and resets the connection.
     fn abort(self, ctx: &mut StepContext<'_>, error: Error) -> Next {
         self.socket.set_linger_abort();
         self.close(ctx, error, Depths::NONE, PrivateData::NONE)
     }
 
-    /// Gives up. `iw_cm` is notified after the port and the queue pair are released.
+    /// Ends the attempt with a failure. `iw_cm` is notified after the port and the queue pair are
+    /// released.
     fn close(
         self,
         ctx: &mut StepContext<'_>,
@@ -447,20 +450,21 @@ impl Attempt {
     }
 }
 
-/// The frame without content that this end sends first.
+/// The empty frame that this end sends first.
 ///
-/// A responder sends nothing before something came (RFC 5044 section 7.1.2), so an application
-/// whose server speaks first would wait for good. Where no RTR frame was agreed on, an RDMA Write
-/// of no octets prevents that, too. The peer takes it as any other Write, and it has no effect.
+/// A responder sends nothing before it has received an FPDU (RFC 5044 section 7.1.2). An
+/// application whose server sends first would wait without end. Without an agreed RTR frame, an
+/// RDMA Write of length 0 prevents that, too. The peer handles it as any other Write, and it has
+/// no effect.
 fn first_frame(agreed: &Parameters) -> Option<RtrKind> {
     agreed.rtr.preferred().or(Some(RtrKind::Write))
 }
 
 /// The depths of the peer in an event of an initiator.
 ///
-/// `cma.c` makes `initiator_depth` of an event's IRD and `responder_resources` of its ORD, and the
-/// users of iWARP take them for the peer's own (`fs/smb/smbdirect/connect.c`). So the peer's ORD
-/// goes where the IRD is, and its IRD where the ORD is.
+/// `cma.c` copies the IRD of an event to `initiator_depth`, and the ORD to `responder_resources`.
+/// Users of iWARP interpret both as the peer's own values (`fs/smb/smbdirect/connect.c`). So the
+/// event carries the peer's ORD as its IRD, and the peer's IRD as its ORD.
 fn depths_of(said: WireDepths) -> Depths {
     Depths::new(said.ord, said.ird)
 }
@@ -470,7 +474,7 @@ fn said_by(frame: &Frame<'_>) -> Depths {
     depths_of(frame.depths_or(WireDepths { ird: 0, ord: 0 }))
 }
 
-/// The error for users of `iw_cm`, which distinguish three cases, of an error of TCP.
+/// The error that `iw_cm` receives for an error of TCP. Users of `iw_cm` distinguish three cases.
 fn status_of(error: Error) -> Error {
     if error == EHOSTUNREACH || error == ENETUNREACH {
         ETIMEDOUT

@@ -41,9 +41,9 @@ pub(crate) fn result_of(reason: EndReason) -> Result {
     }
 }
 
-/// A connection that `iw_cm` takes for established.
+/// A connection that was reported to `iw_cm` as established.
 pub(crate) struct Established {
-    /// Reports the end to `iw_cm`; none if the beginning could not be reported.
+    /// Reports the end to `iw_cm`; `None` if the start could not be reported.
     cm: Option<iwcm::Connected>,
     /// The stream.
     stream: Arc<Stream>,
@@ -56,7 +56,7 @@ pub(crate) struct Established {
 }
 
 impl Established {
-    /// The beginning. Without `cm` the connection ends at once.
+    /// Makes the phase. Without `cm` the next step aborts the connection.
     pub(crate) fn new(
         cm: Option<iwcm::Connected>,
         stream: Arc<Stream>,
@@ -87,7 +87,7 @@ impl Established {
     /// Waits for the end of the stream.
     #[inline(never)]
     pub(crate) fn step(mut self, ctx: &mut StepContext<'_>) -> Next {
-        // A connection that the peer has ended does not show that the server closes.
+        // A close by the peer does not show that the server shuts down.
         let ended = match ctx.notes.half_closed {
             // The half-close is reported to the owner at once; posted work is still sent.
             true => ctx.notes.ended.or(Some(EndReason::PeerFin)),
@@ -100,7 +100,7 @@ impl Established {
             }
         }
         if let Some(reason) = ended {
-            // After the event the user may use the queue pair for something else.
+            // After the event the user may reuse the queue pair.
             drop(self.qp);
             if let Some(cm) = self.cm {
                 cm.closed(result_of(reason));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A device, as the connection manager knows it.
+//! The connection manager's state of a device.
 
 use core::ops::Deref;
 
@@ -19,7 +19,7 @@ use crate::{
     verbs::Device, //
 };
 
-/// A device with its connections and listeners. They hold it until their end.
+/// A device with its connections and listeners, which hold references to it until their end.
 #[pin_data]
 pub(crate) struct CmDevice {
     /// The device.
@@ -49,7 +49,8 @@ impl CmDevice {
         &self.registry
     }
 
-    /// The queue pair that `iw_cm` is asked to connect. Process context.
+    /// The queue pair in the parameters of a connect or accept call, as [`QpTable::of_param`].
+    /// Process context.
     pub(super) fn qp_of(&self, param: &ConnParam<'_>) -> Option<Arc<Qp>> {
         self.qps.of_param(&self.device, param)
     }

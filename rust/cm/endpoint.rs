@@ -2,10 +2,10 @@
 
 //! One connection, from the first step of its start-up to its end.
 //!
-//! An endpoint advances in a work item of its own, which does not wait. The socket, the stream, the
-//! queue pair, the timer and the device leave notes and queue it. So no peer delays another
-//! connection, and a callback under a lock does no work. `iw_cm` calls in process context, and its
-//! requests are carried out at once under the endpoint's lock.
+//! An endpoint advances in its own work item, which does not wait. The socket, the stream, the
+//! queue pair, the timer and the device set notes and queue the work item. So no peer delays
+//! another connection, and a callback under a lock does no work. Requests of `iw_cm` arrive in
+//! process context, and are carried out at once under the endpoint's lock.
 //!
 //! An endpoint's lock is taken before that of a listener, of the registry, of a socket or of a
 //! queue pair. The lock of the notes is taken last.
@@ -72,7 +72,7 @@ use crate::{
     }, //
 };
 
-/// Milliseconds until an event that `iw_cm` had no room for is retried.
+/// Milliseconds until a step is retried, such as an event for which `iw_cm` had no memory.
 const RETRY_MS: u32 = 20;
 
 /// The phase of a connection.
@@ -83,7 +83,7 @@ const RETRY_MS: u32 = 20;
 /// | New | connection accepted from TCP | HalfOpen |
 /// | New | RTR with a named peer | Driven |
 /// | Initiator | Reply, stream started | Established |
-/// | Initiator | revision 2 not known to the peer | Initiator, with revision 1 |
+/// | Initiator | revision 2 not supported by the peer | Initiator, with revision 1 |
 /// | Initiator | failure, time-out | Over |
 /// | HalfOpen | Request | Offered |
 /// | HalfOpen | no Request in time, evicted | Over |
@@ -96,7 +96,7 @@ const RETRY_MS: u32 = 20;
 /// | Over | a stream still has its socket | Lingering |
 /// | Lingering | streams released | Over |
 pub(crate) enum Phase {
-    /// The beginning.
+    /// The initial phase.
     New,
     /// The initiator's start-up.
     Initiator(Initiator),
@@ -108,7 +108,7 @@ pub(crate) enum Phase {
     Replying(Replying),
     /// The stream runs, and was reported to `iw_cm`.
     Established(Established),
-    /// Driven by another room: a rendezvous.
+    /// Driven by another module, the rendezvous.
     Driven(Arc<dyn Driven>),
     /// Ended, but a stream has not released its socket.
     Lingering(Streams),
@@ -116,9 +116,9 @@ pub(crate) enum Phase {
     Over,
 }
 
-/// A connection that another room drives in an endpoint.
+/// A connection that another module drives in an endpoint.
 pub(crate) trait Driven: Send + Sync {
-    /// Goes on as far as possible without waiting. Under the endpoint's lock.
+    /// Makes a step, without waiting. Under the endpoint's lock.
     fn step(&self, ctx: &mut StepContext<'_>) -> DrivenStep;
 }
 
@@ -126,9 +126,9 @@ pub(crate) trait Driven: Send + Sync {
 pub(crate) enum DrivenStep {
     /// The next step can be made now.
     Go,
-    /// A note has to come first, or the end of a time.
+    /// The next step follows a note, or the end of a time limit.
     Wait,
-    /// The end.
+    /// The connection has ended.
     Over,
 }
 
@@ -136,26 +136,26 @@ pub(crate) enum DrivenStep {
 pub(crate) enum Next {
     /// The next step can be made now.
     Go(Phase),
-    /// A note has to come first, or the end of the time.
+    /// The next step follows a note, or the end of the time limit.
     Wait(Phase),
     /// The same step is tried again after [`RETRY_MS`].
     Retry(Phase),
 }
 
-/// Events noted for the endpoint. A note is never removed.
+/// Events recorded for the endpoint. A flag is never cleared.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Notes {
-    /// The device, the listener or the queue pair goes.
+    /// The device, the listener or the queue pair ends, and the connection with it.
     pub(crate) quit: bool,
     /// The owner of the queue pair ends the connection.
     pub(crate) left: bool,
-    /// The stream of a responder has had its first FPDU.
+    /// The stream of a responder has received its first FPDU.
     pub(crate) ready: bool,
     /// The peer has closed its half of the stream.
     pub(crate) half_closed: bool,
     /// The stream has ended.
     pub(crate) ended: Option<EndReason>,
-    /// References by queue pairs and streams.
+    /// The number of references by queue pairs and streams.
     refs: u32,
 }
 
@@ -165,16 +165,16 @@ pub(crate) struct StepContext<'a> {
     pub(crate) endpoint: &'a Arc<Endpoint>,
     /// The device of the endpoint.
     pub(crate) device: &'a Arc<CmDevice>,
-    /// The time limit of its phase.
+    /// The time limit of the phase.
     pub(crate) timer: &'a mut Timer,
     /// The streams of the connection, from their start.
     streams: &'a mut Streams,
-    /// What it was told.
+    /// The notes at the start of the step.
     pub(crate) notes: Notes,
 }
 
 impl StepContext<'_> {
-    /// Has the endpoint wait for a started stream until the stream has released its socket.
+    /// Adds a started stream: the endpoint waits until the stream has released its socket.
     pub(crate) fn started(&mut self, stream: &Arc<Stream>) {
         self.streams.add(stream);
     }
@@ -186,7 +186,7 @@ struct Inner {
     phase: Phase,
     /// The time limit of the phase.
     timer: Timer,
-    /// The streams that were started.
+    /// The started streams.
     streams: Streams,
     /// The device, until the end.
     device: Option<Arc<CmDevice>>,
@@ -200,7 +200,7 @@ pub(crate) struct Endpoint {
     /// The phase.
     #[pin]
     inner: Mutex<Inner>,
-    /// What it was told.
+    /// The notes.
     #[pin]
     notes: SpinLockIrq<Notes>,
     /// Handles notes and the socket.
@@ -242,8 +242,9 @@ impl Endpoint {
     const WAKE: u64 = 1;
 
     /// Makes an endpoint and registers it with the device. It holds the device until its end.
+    /// Process context; sleeps.
     ///
-    /// `ENODEV` once the device goes.
+    /// `ENODEV`: the device is being removed.
     pub(crate) fn new(device: &Arc<CmDevice>) -> Result<Arc<Self>> {
         device.registry().admit(|handle| {
             let endpoint = Arc::pin_init(
@@ -276,7 +277,9 @@ impl Endpoint {
     /// Changes the phase on behalf of a caller, and makes the steps that follow. Process context,
     /// sleeps.
     ///
-    /// `f` takes the phase and returns the next one, with an error too.
+    /// `f` takes the phase and returns the next one, also with an error.
+    ///
+    /// `ECONNRESET`: the endpoint has ended. Other errors are those of `f`.
     pub(crate) fn change(
         self: &Arc<Self>,
         f: impl FnOnce(Phase, &mut StepContext<'_>) -> Result<Phase, (Error, Phase)>,
@@ -330,7 +333,7 @@ impl Endpoint {
         }
     }
 
-    /// Makes all steps that can be made now; `fired`: the timer has called.
+    /// Makes all steps that are possible without waiting. `fired`: the timer has expired.
     #[inline(never)]
     fn advance(self: &Arc<Self>, inner: &mut Inner, fired: bool) {
         let Some(device) = inner.device.clone() else {
@@ -367,7 +370,7 @@ impl Endpoint {
         }
     }
 
-    /// Has the timer call after `delay` from now.
+    /// Sets the timer to expire after `delay`.
     fn wake_after(self: &Arc<Self>, delay: Jiffies) {
         work::process().mod_delayed::<_, { Self::WAKE }>(self.clone(), delay);
     }
@@ -389,7 +392,7 @@ impl Endpoint {
         }
     }
 
-    /// Leaves a note and queues the work item. Any context.
+    /// Sets a note and queues the work item. Any context.
     fn note(self: &Arc<Self>, f: impl FnOnce(&mut Notes)) {
         f(&mut self.notes.lock());
         self.look();
@@ -406,11 +409,11 @@ impl Endpoint {
     }
 }
 
-/// How to go on after a step: [`Next`] without the phase.
+/// The outcome of a step: [`Next`] without the phase.
 enum Flow {
     /// The next step can be made now.
     Go,
-    /// A note has to come first, or the end of the time.
+    /// The next step follows a note, or the end of the time limit.
     Wait,
     /// The same step is tried again after [`RETRY_MS`].
     Retry,
@@ -453,8 +456,8 @@ impl Phase {
 
     /// Makes one step.
     ///
-    /// Each phase has a function of its own: in one function they would make one large stack frame,
-    /// and below it TCP needs its room.
+    /// Each phase has its own function: a common function would have one large stack frame, and
+    /// TCP needs the stack below it.
     #[inline(never)]
     fn step(self, ctx: &mut StepContext<'_>) -> Next {
         match self {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The half-open backlog of a listener: connections whose Request has not come.
+//! The half-open backlog of a listener: connections whose Request has not arrived.
 //!
-//! Listeners of both kinds have one. Its size is limited, and an entry older than a fraction of a
-//! second is evicted for a new connection. So silent peers hold a bounded amount of memory, and do
-//! not block other peers. The owner's lock protects it.
+//! Listeners of `iw_cm` and listeners of the rendezvous have one each. Its size is limited, and an
+//! entry older than a fraction of a second is evicted for a new connection. So silent peers hold a
+//! bounded amount of memory, and do not block other peers. The lock of the listener protects it.
 
 use kernel::{
     prelude::*,
@@ -15,16 +15,16 @@ use kernel::{
     }, //
 };
 
-/// Entries of a backlog.
+/// The maximum number of entries of a backlog.
 const MAX_HALF_OPEN: usize = 512;
 
-/// Connections that one run of the work item accepts.
+/// The maximum number of connections that one run of the work item accepts.
 const BUDGET: u32 = 64;
 
-/// Milliseconds until the next attempt to accept when there was no room or no memory.
+/// Milliseconds until the work item retries an accept that found no free entry or no memory.
 pub(crate) const RETRY_MS: u32 = 50;
 
-/// Connections that may wait in TCP.
+/// The maximum backlog of the TCP socket, in connections.
 pub(crate) const MAX_BACKLOG: u32 = 4096;
 
 /// A half-open connection.
@@ -42,7 +42,7 @@ impl<T> BacklogEntry<T> {
     }
 }
 
-/// The backlog.
+/// The backlog: half-open connections with their ages.
 pub(crate) struct HalfOpenBacklog<T> {
     /// The entries, oldest first.
     entries: KVec<BacklogEntry<T>>,
@@ -51,7 +51,7 @@ pub(crate) struct HalfOpenBacklog<T> {
 }
 
 impl<T> HalfOpenBacklog<T> {
-    /// Empty.
+    /// Makes an empty backlog.
     pub(crate) fn new(min_age_ms: i64) -> Self {
         Self {
             entries: KVec::new(),
@@ -71,7 +71,8 @@ impl<T> HalfOpenBacklog<T> {
         self.evict_older(self.min_age_ms).map(Some).ok_or(EBUSY)
     }
 
-    /// Adds an entry. There is room: the caller alone evicts and inserts. May sleep.
+    /// Adds an entry. The backlog has a free entry, since only the caller evicts and inserts. May
+    /// sleep.
     pub(crate) fn insert(&mut self, item: T) -> Result {
         let since = Instant::now();
         self.entries
@@ -88,7 +89,7 @@ impl<T> HalfOpenBacklog<T> {
         }
     }
 
-    /// Removes the first entry for which `found` returns something.
+    /// Removes the first entry for which `found` returns a value.
     pub(crate) fn remove<R>(&mut self, mut found: impl FnMut(&T) -> Option<R>) -> Option<(T, R)> {
         let (at, result) = self
             .entries
@@ -108,7 +109,7 @@ impl<T> HalfOpenBacklog<T> {
         self.entries.is_empty()
     }
 
-    /// Whether there is no room.
+    /// Whether there is no free entry.
     pub(crate) fn is_full(&self) -> bool {
         self.entries.len() >= MAX_HALF_OPEN
     }
@@ -120,13 +121,14 @@ pub(crate) trait AcceptLoop {
     ///
     /// # Errors
     ///
-    /// No room or no memory: the caller retries.
+    /// No free entry or no memory: the caller retries.
     fn accept_one(self: &Arc<Self>) -> Result<bool>;
 
-    /// Has the work item run, without waiting for the end of a delay. Any context.
+    /// Queues the work item at once, also if a delay is pending. Any context.
     fn queue_accept(self: Arc<Self>);
 
-    /// Has the work item run after [`RETRY_MS`], unless the listener has ended.
+    /// Queues the work item after [`RETRY_MS`], unless the listener has ended. Process context;
+    /// sleeps.
     fn queue_accept_later(self: &Arc<Self>);
 }
 

@@ -2,7 +2,8 @@
 
 //! Listeners of `iw_cm`.
 //!
-//! A connection is in the listener's half-open backlog ([`super::half_open`]) until its Request has come.
+//! A connection is in the listener's half-open backlog ([`super::half_open`]) until its Request
+//! has arrived.
 
 use core::net::SocketAddr;
 
@@ -77,7 +78,8 @@ use crate::{
 /// Milliseconds before which a half-open connection is not evicted.
 const MIN_AGE_MS: i64 = 250;
 
-/// Connections that may wait in TCP: no fewer, since the user means those it has to decide on.
+/// The minimum backlog of the TCP socket, in connections. The backlog of the user counts
+/// connections that await its decision, and may be smaller.
 const MIN_BACKLOG: u32 = 64;
 
 /// A listener that has not been stopped.
@@ -86,9 +88,9 @@ struct Open {
     socket: ListenSocket,
     /// Reports requests to `iw_cm`.
     cm: Listening,
-    /// Connections whose Request has not come.
+    /// Connections whose Request has not arrived.
     half_open: HalfOpenBacklog<Arc<Endpoint>>,
-    /// Holds requests back when the user closes connections.
+    /// Delays requests when the user closes connections.
     svcrdma_close: SvcrdmaClose,
     /// The device.
     device: Arc<CmDevice>,
@@ -99,7 +101,7 @@ struct Open {
 pub(crate) struct Listener {
     /// The listener's number in the device.
     handle: Handle,
-    /// Until it is stopped.
+    /// The open listener; `None` once it is stopped.
     #[pin]
     open: Mutex<Option<Open>>,
     /// Accepts connections.
@@ -151,8 +153,8 @@ impl AcceptLoop for Listener {
             match open.socket.accept() {
                 Ok(Some(socket)) => (socket, open.device.clone()),
                 Ok(None) => return Ok(false),
-                // The namespace of the connection ends, and the listener's with it: the next accept
-                // returns an error.
+                // The network namespace of the connection and of the listener is being removed.
+                // The next accept returns an error.
                 Err(ENODEV) => return Ok(true),
                 Err(error) => return Err(error),
             }
@@ -187,7 +189,7 @@ impl Listener {
     /// The work item that accepts connections.
     const ACCEPT: u64 = 0;
 
-    /// Begins to listen on behalf of `iw_cm`.
+    /// Begins to listen on behalf of `iw_cm`. Process context; sleeps.
     pub(crate) fn start(device: &Arc<CmDevice>, call: ListenCall, backlog: u32) -> Result<Handle> {
         let port = call.local().port();
         Self::open(device, call, backlog).inspect_err(|error| {
@@ -195,7 +197,7 @@ impl Listener {
         })
     }
 
-    /// As [`start`](Self::start).
+    /// As [`start`](Self::start), without the trace event.
     fn open(device: &Arc<CmDevice>, call: ListenCall, backlog: u32) -> Result<Handle> {
         if device.going() {
             return Err(ENODEV);
@@ -231,8 +233,8 @@ impl Listener {
 
     /// Makes the socket.
     ///
-    /// On any address, or on that of the host itself, devices listen side by side: each for its
-    /// interface.
+    /// On an unspecified or loopback address each device listens for its own interface, so that
+    /// several devices can use one port.
     fn socket(device: &Arc<CmDevice>, call: &ListenCall) -> Result<ListenSocket> {
         let local = call.local();
         let socket = ListenSocket::create(&device.netns().ok_or(ENODEV)?, Family::of(local))?;
@@ -275,7 +277,7 @@ impl Listener {
         device.registry().leave(self.handle);
     }
 
-    /// Adds an endpoint to the backlog. There is room: only the work item adds.
+    /// Adds an endpoint to the backlog, which has a free entry: only the work item adds.
     fn slot(self: &Arc<Self>, endpoint: &Arc<Endpoint>) -> Result<BacklogSlot> {
         let mut open = self.open.lock();
         let half_open = &mut (*open).as_mut().ok_or(ECONNABORTED)?.half_open;
@@ -301,7 +303,8 @@ impl Listener {
         }
     }
 
-    /// The user has closed a connection of `qp` that it had accepted here. Process context, sleeps.
+    /// Handles the close of a connection of `qp` by the user that had accepted it here. Process
+    /// context, sleeps.
     pub(crate) fn closed_by_owner(self: Arc<Self>, qp: &Qp) {
         if let Some(open) = (*self.open.lock()).as_mut() {
             open.svcrdma_close.closed();
@@ -309,12 +312,13 @@ impl Listener {
         qp.notify_on_destroy(self);
     }
 
-    /// Offers the connection of a peer that connected at `came` to `iw_cm`. Process context, sleeps.
+    /// Offers the connection of a peer that connected at `came` to `iw_cm`. Process context,
+    /// sleeps.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`: `iw_cm` has no room for it now. `EAGAIN`: the request is delayed. `ECONNABORTED`:
-    /// the listener was stopped.
+    /// `ENOMEM`: the backlog of `iw_cm` is full, or there is no memory. `EAGAIN`: the request is
+    /// delayed. `ECONNABORTED`: the listener was stopped.
     pub(crate) fn offer(
         &self,
         came: Instant<Monotonic>,

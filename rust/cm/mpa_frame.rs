@@ -2,8 +2,8 @@
 
 //! Start-up frames on a non-blocking socket (RFC 5044 section 7.1).
 //!
-//! A frame is read to its last octet and no further. What follows it belongs to the first FPDU, and
-//! stays in the socket (requirements.md MPA-84).
+//! A frame is read to its last octet and no further. Octets after it belong to the first FPDU, and
+//! stay in the socket (requirements.md MPA-84).
 
 use core::convert::Infallible;
 
@@ -31,23 +31,24 @@ use crate::sys::{
     net::socket::Socket, //
 };
 
-/// Room for a Terminate without headers: ULPDU of 22 octets, length, CRC, a marker.
+/// The maximum length of an FPDU with a Terminate without headers: ULPDU of 22 octets, length,
+/// CRC, a marker.
 const TERMINATE_ROOM: usize = 32;
 
-/// A start-up frame in part.
+/// A start-up frame that is being received.
 pub(crate) struct FrameReader {
-    /// The octets so far in front, and room for the rest.
+    /// The received octets, followed by free space.
     octets: KVec<u8>,
-    /// Octets so far.
+    /// The number of received octets.
     len: usize,
-    /// Which frame is expected.
+    /// The expected kind of frame.
     kind: FrameKind,
 }
 
-/// Why no frame arrives.
+/// The reason why no frame arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadError {
-    /// The peer sent something else.
+    /// The peer sent octets that are not such a frame.
     Malformed(StartupError),
     /// The peer closed the connection.
     Closed,
@@ -56,7 +57,7 @@ pub(crate) enum ReadError {
 }
 
 impl FrameReader {
-    /// Waits for a frame of that kind.
+    /// Makes a reader for a frame of that kind. Process context; may sleep.
     pub(crate) fn new(kind: FrameKind) -> Result<Self> {
         Ok(Self {
             octets: KVec::from_elem(0, MAX_FRAME_LEN, GFP_KERNEL)?,
@@ -65,12 +66,12 @@ impl FrameReader {
         })
     }
 
-    /// Whether an octet has arrived.
+    /// Whether no octet has arrived.
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Reads what has arrived; `None` if the frame is incomplete. Does not wait.
+    /// Reads the octets that have arrived; `None` if the frame is incomplete. Does not wait.
     pub(crate) fn read(&mut self, socket: &Socket) -> Result<Option<Frame<'_>>, ReadError> {
         loop {
             let so_far = self.octets.get(..self.len).unwrap_or_default();
@@ -101,7 +102,7 @@ impl FrameReader {
 pub(crate) struct FrameWriter {
     /// The frame.
     octets: KVec<u8>,
-    /// Octets that TCP has taken.
+    /// The number of octets that TCP has accepted.
     sent: usize,
 }
 
@@ -113,7 +114,7 @@ impl FrameWriter {
         Ok(Self { octets, sent: 0 })
     }
 
-    /// Sends what TCP takes; returns whether that is all. Does not wait.
+    /// Sends as much as TCP accepts; returns whether the frame is complete. Does not wait.
     pub(crate) fn send(&mut self, socket: &Socket) -> Result<bool> {
         loop {
             let rest = self.octets.get(self.sent..).unwrap_or_default();
@@ -129,8 +130,9 @@ impl FrameWriter {
     }
 }
 
-/// Sends a Terminate as the first and last FPDU behind the start-up frames; `markers` and `crc` are
-/// what they agreed on for this direction. TCP's buffer is empty, so there is room.
+/// Sends a Terminate as the first and last FPDU after the start-up frames. `markers` and `crc` are
+/// the parameters that these agreed on for this direction. The send buffer is empty, so the FPDU
+/// fits.
 pub(crate) fn send_terminate(socket: &Socket, markers: bool, crc: bool, reason: TerminateReason) {
     let mut out = [0; TERMINATE_ROOM];
     let ulpdu = Terminate::bare(reason).ulpdu();
@@ -143,9 +145,9 @@ pub(crate) fn send_terminate(socket: &Socket, markers: bool, crc: bool, reason: 
     }
 }
 
-/// Whether an octet or FIN, which are not allowed there, follows a Request.
+/// Whether an octet or a FIN follows a Request.
 ///
-/// Nothing may follow the Request before the Reply (requirements.md MPA-86). Does not wait.
+/// Neither is allowed before the Reply (requirements.md MPA-86). Does not wait.
 pub(crate) fn has_more(socket: &Socket) -> bool {
     socket.recv_nonblocking(&mut [0]) != Err(EAGAIN)
 }
@@ -234,7 +236,7 @@ mod tests {
         assert!(eventually(|| b.recv_nonblocking(&mut octets) == Ok(28)));
         assert_eq!(octets.get(..4), Some(&[0, 22, 0x41, 0x47][..]));
         assert_eq!(octets.get(20..24), Some(&[0x20, 0x05, 0, 0][..]));
-        // A marker goes first if the peer wants them.
+        // The FPDU begins with a marker if the peer requests markers.
         send_terminate(&a, true, true, reason);
         assert!(eventually(|| b.recv_nonblocking(&mut octets) == Ok(32)));
         assert_eq!(octets.get(..8), Some(&[0, 0, 0, 0, 0, 22, 0x41, 0x47][..]));

@@ -2,14 +2,14 @@
 
 //! Workaround for `svcrdma`: a listener holds requests back after its user closes a connection.
 //!
-//! A kernel server that shuts down closes its connections before its listeners. `svcrdma` then frees
-//! the listener and leaks requests that wait in it (net/sunrpc/xprtrdma/svc_rdma_transport.c,
-//! `sc_accept_q`): the device could never be removed. A client that reconnects in between makes such
-//! a request, at each restart of an NFS server. Requests that are held back end with the listener; if
-//! the listener stays, they are only late.
+//! A kernel server that shuts down closes its connections before its listeners. `svcrdma` then
+//! frees the listener and leaks requests that wait in it
+//! (net/sunrpc/xprtrdma/svc_rdma_transport.c, `sc_accept_q`): the device could never be removed. A
+//! client that reconnects between the two closes makes such a request, at each restart of an NFS
+//! server. Delayed requests end with the listener; if the listener stays open, they are only late.
 //!
-//! The server tears the connection down between the two closes, a hundred memory regions and more.
-//! A slow machine needs seconds for that. So requests are held back until the queue pair is
+//! The server tears the connection down between the two closes, with a hundred memory regions and
+//! more. A slow machine needs seconds for that. So requests are held back until the queue pair is
 //! destroyed, and [`HOLD_BACK_MS`] longer. The listener's lock protects the state.
 
 use kernel::{
@@ -24,19 +24,19 @@ use kernel::{
 /// whose connection was closed. A server needs a small part of that for its next step.
 const HOLD_BACK_MS: i64 = 1000;
 
-/// Milliseconds after which a queue pair whose connection was closed is not waited for any more: its
-/// owner keeps it.
+/// The maximum time for which the end of a queue pair whose connection was closed is awaited, in
+/// milliseconds. The owner keeps a queue pair that exists after that time.
 const MAX_TEARDOWN_MS: i64 = 10_000;
 
-/// Milliseconds for which a request is held back at most, however many closes there are; peers are
-/// known to give up after 5 seconds.
+/// The maximum time for which a request is held back, in milliseconds, for any number of closes.
+/// Some peers time out after 5 seconds.
 const MAX_DELAY_MS: i64 = 4000;
 
-/// Whether requests are held back.
+/// The recent closes of the user, which decide whether requests are held back.
 pub(super) struct SvcrdmaClose {
     /// The last close, or end of a queue pair whose connection was closed.
     last: Option<Instant<Monotonic>>,
-    /// Queue pairs whose connections were closed, and that are still there.
+    /// The number of queue pairs whose connections were closed, and that are not destroyed yet.
     left: u32,
 }
 
@@ -49,13 +49,13 @@ impl SvcrdmaClose {
         }
     }
 
-    /// The user has closed a connection.
+    /// Handles the close of a connection by the user.
     pub(super) fn closed(&mut self) {
         self.left = self.left.saturating_add(1);
         self.last = Some(Instant::now());
     }
 
-    /// The user has destroyed the queue pair of a connection that it had closed.
+    /// Handles the destruction of the queue pair of a connection that the user had closed.
     pub(super) fn destroyed(&mut self) {
         self.left = self.left.saturating_sub(1);
         self.last = Some(Instant::now());
@@ -70,8 +70,8 @@ impl SvcrdmaClose {
     }
 }
 
-/// Whether to hold back a request while `left` queue pairs are left. `since` and `came` are the
-/// milliseconds since the last step of a close, and since the peer connected.
+/// Whether to hold back a request while `left` queue pairs are not destroyed. `since` and `came`
+/// are the milliseconds since the last step of a close, and since the peer connected.
 fn is_too_soon(left: u32, since: i64, came: i64) -> bool {
     let limit = if left > 0 {
         MAX_TEARDOWN_MS
@@ -100,7 +100,7 @@ mod tests {
     fn ends() {
         assert!(is_too_soon(0, HOLD_BACK_MS - 1, 0));
         assert!(!is_too_soon(0, HOLD_BACK_MS, 0));
-        // Closes go on and on.
+        // Closes follow each other without end.
         assert!(is_too_soon(0, 0, MAX_DELAY_MS - 1));
         assert!(!is_too_soon(0, 0, MAX_DELAY_MS));
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The connections and listeners of a device, by the numbers that `iw_cm` keeps.
+//! The connections and listeners of a device, by the handles that `iw_cm` stores.
 //!
-//! A number is never used twice, so a late call for an ended connection finds nothing. The device
-//! outlives all of them.
+//! A number is never assigned twice, so a late call for an ended connection finds nothing. The
+//! device outlives its connections and listeners.
 
 use kernel::{
     new_condvar,
@@ -31,12 +31,12 @@ use super::{
 };
 use crate::sys::rdma::iwcm::Handle;
 
-/// How often a device begins a rendezvous attempt.
+/// The rate limit of rendezvous attempts of a device.
 const ATTEMPTS: Rate = Rate::new::<1_000, 1_000>();
 
-/// The most attempts of a device that are in progress: about as many as begin in a second. A peer
-/// that answers ends one in a few round trips, so that only silent peers can use the limit up, for
-/// a time-out.
+/// The maximum number of attempts of a device that are in progress, about as many as begin in a
+/// second. An attempt with a peer that answers ends in a few round trips. So only silent peers can
+/// exhaust the limit, for a time-out.
 const MOST_ATTEMPTS: u32 = 1_024;
 
 /// A connection or a listener.
@@ -62,7 +62,7 @@ impl Member {
 struct Inner {
     /// The members.
     members: RBTree<Handle, Member>,
-    /// The last number given out.
+    /// The last number that was assigned.
     last: usize,
     /// No new member is admitted.
     closed: bool,
@@ -70,7 +70,7 @@ struct Inner {
 
 /// Limits the rendezvous attempts of a device.
 struct Attempts {
-    /// The rate limit of beginning attempts.
+    /// The bucket of begun attempts.
     began: Bucket,
     /// Attempts in progress.
     under_way: u32,
@@ -86,7 +86,7 @@ impl Attempts {
         begins
     }
 
-    /// A member has ended.
+    /// Counts the end of an attempt.
     fn over(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
     }
@@ -97,7 +97,8 @@ impl Attempts {
 pub(crate) struct Attempt(Arc<CmDevice>);
 
 impl Attempt {
-    /// Begins one if the device's limits allow it. Process context, sleeps.
+    /// Begins an attempt; `None` if the limits of the device do not allow it. Process context,
+    /// sleeps.
     pub(crate) fn begin(device: &Arc<CmDevice>) -> Option<Self> {
         let begins = device.registry().attempts.lock().try_begin(&ATTEMPTS);
         begins.then(|| Self(device.clone()))
@@ -116,7 +117,7 @@ pub(crate) struct Registry {
     /// The members.
     #[pin]
     inner: Mutex<Inner>,
-    /// There are no members left.
+    /// Notified when no member is left.
     #[pin]
     empty: CondVar,
     /// Rendezvous attempts.
@@ -125,7 +126,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// A device without connections.
+    /// Makes a registry without members.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             inner <- new_mutex!(
@@ -147,8 +148,8 @@ impl Registry {
         })
     }
 
-    /// Admits no new member, and has all members end; does not wait for that. Process context,
-    /// sleeps.
+    /// Refuses new members from now on, and aborts all members, without waiting for their end.
+    /// Process context, sleeps.
     pub(crate) fn abort_all(&self) {
         self.inner.lock().closed = true;
         // Members leave at any time, under the lock.
@@ -169,7 +170,7 @@ impl Registry {
         }
     }
 
-    /// The member behind `after`.
+    /// The member with the next handle after `after`; without `after` the first one.
     fn next(&self, after: Option<Handle>) -> Option<(Handle, Member)> {
         let registry = self.inner.lock();
         let Some(after) = after else {
@@ -189,7 +190,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// `ENODEV` once the device goes; what `make` says.
+    /// `ENODEV`: the device is being removed. Other errors are those of `make`.
     pub(crate) fn admit<T>(&self, make: impl FnOnce(Handle) -> Result<(Member, T)>) -> Result<T> {
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let handle = {
@@ -280,7 +281,7 @@ mod tests {
         let state = Arc::pin_init(Registry::new(), GFP_KERNEL)?;
         let mut numbers = KVec::new();
         for _ in 0..3 {
-            // No entry is made, and the number is not given again.
+            // No member is added, and the number is not assigned again.
             let result: Result<()> = state.admit(|handle| {
                 numbers.push(handle, GFP_KERNEL)?;
                 Err(EPERM)

@@ -2,8 +2,8 @@
 
 //! Time limits of the steps of the start-up (requirements.md MPA-80).
 //!
-//! The work item that wakes an endpoint may fire late, or for a step that is over; so the clock is
-//! compared.
+//! The work item that wakes an endpoint may run late, or for an earlier step. So it compares the
+//! time limit with the clock.
 
 use kernel::{
     prelude::*,
@@ -18,9 +18,9 @@ use kernel::{
 /// A time limit.
 #[derive(Clone, Copy)]
 pub(crate) struct Limit {
-    /// When it began.
+    /// The start of the limit.
     since: Instant<Monotonic>,
-    /// How long it is.
+    /// The length in milliseconds.
     millis: u32,
 }
 
@@ -33,19 +33,19 @@ impl Limit {
         }
     }
 
-    /// Whether it is over.
+    /// Whether the limit is over.
     pub(crate) fn is_over(&self) -> bool {
         self.remaining() == 0
     }
 
-    /// Milliseconds until it is over.
+    /// Milliseconds until the limit is over.
     pub(crate) fn remaining(&self) -> u32 {
         let gone = u32::try_from(self.since.elapsed().as_millis()).unwrap_or(u32::MAX);
         self.millis.saturating_sub(gone)
     }
 }
 
-/// The limit of the step that is under way, if it has one.
+/// The time limit of the current step, if any.
 pub(crate) struct Timer {
     /// The limit.
     limit: Option<Limit>,
@@ -54,7 +54,7 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// No limit.
+    /// Makes a timer without a limit.
     pub(crate) const fn new() -> Self {
         Self {
             limit: None,
@@ -78,13 +78,14 @@ impl Timer {
         self.remaining() == Some(0)
     }
 
-    /// The delay until the next check, if none is arranged.
+    /// The delay until the next check of the limit; `None` if that is scheduled already, or
+    /// without a limit.
     ///
-    /// `fired`: what was arranged for has come.
+    /// `fired`: the scheduled check is running.
     pub(crate) fn wake(&mut self, fired: bool) -> Option<Jiffies> {
         let arrange = core::mem::take(&mut self.changed) || fired;
         let millis = self.remaining().filter(|_| arrange)?;
-        // A jiffy more: an early check would find the limit not over.
+        // One jiffy is added: an early check would find the limit not over.
         Some(msecs_to_jiffies(millis).saturating_add(1))
     }
 

@@ -2,9 +2,9 @@
 
 //! Start and end of a queue pair's connection.
 //!
-//! The connection manager [attaches](Qp::attach) while it works for the queue pair. A started
-//! stream reports its end ([`StreamOwner`]). A local end goes to the stream, or to the connection
-//! manager before the stream starts.
+//! The connection manager [attaches](Qp::attach) for the set-up of a connection. A started stream
+//! reports its end through [`StreamOwner`]. A request of the owner to end the connection goes to
+//! the stream, or to the connection manager before the stream starts.
 
 use kernel::{
     prelude::*,
@@ -49,47 +49,49 @@ use crate::{
     verbs::wq::recv::RecvSource, //
 };
 
-/// How a queue pair leaves while the connection manager works for it.
+/// The kind of end that a queue pair requests of the attached connection manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// The owner wants a graceful disconnect.
+    /// A graceful disconnect of the owner.
     Graceful,
-    /// At once.
+    /// An abort.
     Abort,
 }
 
 /// Events of a queue pair for the attached connection manager.
 pub(crate) trait Attached: Send + Sync {
-    /// The queue pair goes, and no stream is running: the connection manager aborts the set-up.
+    /// The queue pair ends without a running stream: the connection manager aborts the set-up.
     ///
-    /// Any context, maybe under locks: only notes it and queues work. The connection manager
-    /// [detaches](Qp::detach) in finite time.
+    /// Any context, possibly under locks. An implementation records the event and queues a work
+    /// item. The connection manager [detaches](Qp::detach) in finite time.
     fn qp_leaving(&self, how: Leaving);
 
-    /// The owner of the queue pair ends the connection. Any context; only notes it and queues work.
+    /// The owner of the queue pair ends the connection. Any context; as
+    /// [`qp_leaving`](Self::qp_leaving).
     fn owner_closes(&self);
 
-    /// The [terms](Qp::terms) of a rendezvous have changed.
+    /// The [terms](Qp::terms) of a rendezvous have changed; this includes newly posted work.
     ///
-    /// Context as above.
+    /// Any context; as [`qp_leaving`](Self::qp_leaving).
     fn qp_news(&self);
 }
 
 impl QpInner {
-    /// How the stream ends when the queue pair is put into error.
+    /// How the stream ends when the queue pair enters the error state.
     fn close_on_error(&self) -> Close {
         match &self.peer {
-            // What has been reported as sent must arrive: the owner of a rendezvous has no other
-            // means to end it.
+            // Work that was reported as completed must reach the peer: the owner of a rendezvous
+            // has no other means to end the connection.
             Some(_) => Close::Leave,
-            // Destruction after a disconnect does not discard what was sent before the disconnect.
+            // Destruction after a disconnect does not discard data that was sent before the
+            // disconnect.
             None if self.closing => Close::Leave,
             None => Close::Abort,
         }
     }
 }
 
-/// One end of a queue pair's connection, as its stream knows it.
+/// The owner of a stream: one end of the connection of a queue pair.
 struct StreamEnd {
     /// The queue pair.
     qp: Arc<Qp>,
@@ -130,7 +132,8 @@ impl StreamOwner for StreamEnd {
 }
 
 impl Qp {
-    /// Puts a socket into full operation phase for the queue pair, as [`Stream::start`].
+    /// Starts a stream on `socket` for the queue pair, as [`Stream::start`]: MPA's full operation
+    /// phase begins. Process context.
     pub(crate) fn start_stream(
         self: &Arc<Self>,
         socket: Socket,
@@ -147,10 +150,11 @@ impl Qp {
         }
     }
 
-    /// Gives the queue pair to a stream that is about to start. Process context.
+    /// Assigns the queue pair, in `RTS`, to a stream that is about to start. Process context.
     ///
-    /// `EINVAL` if the queue pair has or had a stream, `ENOTCONN` in the error state; the caller
-    /// then closes the connection.
+    /// `EINVAL`: the queue pair has or had a stream since the last `RESET`. `ENOTCONN`: its state
+    /// is not `Idle`, `Rtr` or `Waiting`, or it is being destroyed. The caller then closes the
+    /// connection.
     fn set_rts(&self, stream: Arc<Stream>) -> Result {
         let mut inner = self.inner.lock();
         if inner.started {
@@ -166,7 +170,7 @@ impl Qp {
         Ok(())
     }
 
-    /// The connection has begun to close in order. Any context.
+    /// Handles the start of a graceful close. Any context.
     fn enter_closing(&self) {
         let mut inner = self.inner.lock();
         inner.closing = true;
@@ -175,13 +179,17 @@ impl Qp {
         }
     }
 
-    /// Takes the queue pair back from its stream: the stream's last act, which afterwards touches
-    /// neither queues nor regions. Softirq or process context, the socket lock held.
+    /// Handles the end of the stream: changes the state to `Error` or `Left`, flushes, and reports
+    /// the end. Softirq or process context, under the socket lock.
     ///
-    /// `unfinished`: work requests that the stream has fetched and not executed.
+    /// This is the last callback of the stream, which accesses neither queues nor regions
+    /// afterwards.
+    ///
+    /// `unfinished` are work requests that the stream has fetched and not executed.
     fn stream_ended(self: &Arc<Self>, reason: EndReason, unfinished: Unfinished) {
         let lost = !unfinished.is_empty();
-        // What the receiving end has noted of a queue pair that is connected to itself.
+        // Whether the receiving end of a queue pair that is connected to itself has noted an
+        // event.
         let told = self.events.load(Relaxed) != 0;
         self.keep_unfinished(unfinished, false);
         let mut inner = self.inner.lock();
@@ -191,13 +199,13 @@ impl Qp {
         }
         inner.ended = Some(reason);
         let hold = inner.holds.stream.take();
-        // In InfiniBand the owner is not told when an idle peer goes.
+        // InfiniBand does not report the end of an idle peer to the owner.
         let unnoticed = reason == EndReason::PeerFin
             && !lost
             && !told
             && matches!(inner.state, QpState::Rts | QpState::Closing)
             && matches!(&inner.peer, Some(peer) if !peer.closing);
-        // The owner that has asked for RESET knows that it ends.
+        // An owner that resets the queue pair expects the end, so no event reports it.
         let quiet = inner.resetting;
         inner.last_wqe |= stream.is_some() && !unnoticed && !quiet;
         let peer = inner.peer.is_some();
@@ -228,7 +236,8 @@ impl Qp {
             EndReason::Reset | EndReason::PeerFin => peer.then_some(QpEvent::Fatal),
             EndReason::LocalClose => None,
         };
-        // The owner finds the completion that says why; the event comes before the flush.
+        // The event is reported after the flush, so that the owner finds the completion with the
+        // cause. It is noted before, since the flush may report events, too.
         if let Some(event) = event {
             self.note(event);
         }
@@ -240,10 +249,11 @@ impl Qp {
         drop(hold);
     }
 
-    /// Gives the receiving end of a queue pair that is connected to itself to a stream. Process
+    /// Assigns the receiving end of a queue pair that is connected to itself to a stream. Process
     /// context.
     ///
-    /// `ENOTCONN` if the sending end has ended.
+    /// `ENOTCONN`: the sending end is not in `RTS`, a receiving end exists, or the queue pair is
+    /// being destroyed.
     fn set_mirror(&self, stream: Arc<Stream>) -> Result {
         let mut inner = self.inner.lock();
         if inner.state != QpState::Rts || inner.mirror.is_some() {
@@ -254,7 +264,7 @@ impl Qp {
         Ok(())
     }
 
-    /// As [`stream_ended`](Self::stream_ended), of the receiving end.
+    /// As [`stream_ended`](Self::stream_ended), for the receiving end.
     fn mirror_ended(self: &Arc<Self>, reason: EndReason, unfinished: Unfinished) {
         self.keep_unfinished(unfinished, true);
         let mut inner = self.inner.lock();
@@ -275,7 +285,7 @@ impl Qp {
             self.note(event);
         }
         match stream {
-            // The stream's end reports the failure, after the completions with the cause.
+            // The end of the stream reports the failure, after the completions with the cause.
             Some(stream) => stream.close(Close::Leave),
             None => {
                 self.flush();
@@ -288,7 +298,7 @@ impl Qp {
         drop(hold);
     }
 
-    /// Has an event reported from process context. Any context.
+    /// Reports an event through a work item. Any context.
     pub(crate) fn fatal(self: &Arc<Self>, event: QpEvent) {
         self.note(event);
         self.report_noted();
@@ -302,20 +312,24 @@ impl Qp {
         }
     }
 
-    /// Has what was noted reported from process context. Any context.
+    /// Queues the work item that reports noted events. Any context.
     fn report_noted(self: &Arc<Self>) {
         let _ = work::process().enqueue::<Arc<Self>, { Self::REPORT }>(self.clone());
     }
 
-    /// Puts the queue pair into the error state. Any context; what has to wait is deferred.
+    /// Enters the error state, and reports `LAST_WQE_REACHED` unless the end of a stream will. Any
+    /// context; steps that may sleep are left to work items.
     pub(crate) fn fail(self: &Arc<Self>) {
         if self.fail_quietly() {
             self.tell_last_wqe();
         }
     }
 
-    /// As [`fail`](Self::fail). Returns `true` for the first call, if no stream's end will report
-    /// the failure and the owner has not asked for `RESET`.
+    /// As [`fail`](Self::fail), without the event. Returns `true` if the caller has to report the
+    /// failure.
+    ///
+    /// Returns `false` if a stream will report the failure at its end, or the queue pair was in
+    /// the error state before. The same holds during a transition to `RESET`.
     pub(super) fn fail_quietly(self: &Arc<Self>) -> bool {
         let mut inner = self.inner.lock();
         let known = inner.state == QpState::Error || inner.resetting;
@@ -325,7 +339,7 @@ impl Qp {
         let how = inner.close_on_error();
         drop(inner);
         match stream {
-            // The stream's end flushes.
+            // The end of the stream flushes the queues.
             Some(stream) => {
                 stream.close(how);
                 false
@@ -340,15 +354,17 @@ impl Qp {
         }
     }
 
-    /// Tells that nothing of a shared receive queue is held any more, and nothing will be taken
-    /// (the kernel's `ib_drain_qp()` waits for that).
+    /// Reports `LAST_WQE_REACHED` for a shared receive queue: the queue pair holds no receive of
+    /// the queue, and will take none. The kernel's `ib_drain_qp()` waits for this event. Any
+    /// context.
     pub(super) fn tell_last_wqe(self: &Arc<Self>) {
         if matches!(self.queues.rq(), RecvSource::Shared(_)) {
             self.fatal(QpEvent::LastWqeReached);
         }
     }
 
-    /// Tells it if the end of the stream has not yet been told so: all that was taken is by now.
+    /// Reports `LAST_WQE_REACHED` once after the end of the stream. Every receive that was taken
+    /// is completed by then.
     pub(super) fn tell_last_wqe_if_owed(self: &Arc<Self>) {
         if core::mem::take(&mut self.inner.lock().last_wqe) {
             self.tell_last_wqe();
@@ -364,7 +380,8 @@ impl Qp {
         })
     }
 
-    /// Tells the connection manager that the owner ends the connection. Process context.
+    /// Notifies the attached connection manager that the owner ends the connection. Process
+    /// context.
     pub(super) fn tell_owner_closes(&self) {
         let attached = self.inner.lock().attached.clone();
         if let Some(attached) = attached {
@@ -372,12 +389,13 @@ impl Qp {
         }
     }
 
-    /// Disconnects: the error state, in which the stream finishes the message in progress and then
-    /// sends FIN. The stream's end flushes. Process context.
+    /// Disconnects: enters the error state, in which the stream finishes the message in progress
+    /// and then sends FIN. The end of the stream flushes the queues. Before a stream starts, the
+    /// attached connection manager aborts the set-up. Process context.
     ///
-    /// Does nothing when the connection has ended already. `EINVAL` when there was none.
+    /// Does nothing if the connection has ended already. `EINVAL`: there was no connection.
     pub(super) fn close(&self) -> Result {
-        // A doorbell that was rung before is answered, as far as TCP has room.
+        // Sends work requests of earlier doorbells, as far as the send buffer has space.
         let stream = self.inner.lock().stream.clone();
         if let Some(stream) = stream {
             stream.kick();
@@ -394,8 +412,8 @@ impl Qp {
                 }
                 Ok(())
             }
-            // A user also disconnects after the peer's disconnect, as rdma_disconnect(3) wants;
-            // librdmacm returns an error of this call.
+            // Users disconnect after the peer's disconnect, too, as rdma_disconnect(3) requires.
+            // librdmacm passes an error of this call on to the program.
             QpState::Terminate | QpState::Error if inner.started => Ok(()),
             QpState::Idle | QpState::Rtr => {
                 let attached = inner.attached.clone();
@@ -407,9 +425,10 @@ impl Qp {
         }
     }
 
-    /// The connection manager begins to work for the queue pair. Process context.
+    /// Attaches a connection manager. Process context.
     ///
-    /// `EINVAL` if one is attached already, if there is or was a stream, or in the error state.
+    /// `EINVAL`: one is attached already, there is or was a stream, or the queue pair is being
+    /// destroyed. The same error for states other than `Idle` and `Rtr`.
     pub(crate) fn attach(&self, owner: Arc<dyn Attached>) -> Result {
         let mut inner = self.inner.lock();
         if inner.attached.is_some()
@@ -423,7 +442,7 @@ impl Qp {
         Ok(())
     }
 
-    /// The connection manager has finished with the queue pair. Process context.
+    /// Detaches the connection manager, which has finished with the queue pair. Process context.
     pub(crate) fn detach(&self) {
         let (attached, hold) = {
             let mut inner = self.inner.lock();
@@ -435,19 +454,27 @@ impl Qp {
         drop(attached);
     }
 
-    /// From now on `ib_core`'s object refers to this queue pair.
+    /// Marks the queue pair as created: the `ib_qp` refers to it from now on.
     pub(crate) fn is_made(&self) {
         self.made.store(true, Release);
     }
 
-    /// `iw_cm` takes a reference (`iw_add_ref`) for the caller: destroying waits for it. Process
-    /// context.
+    /// Takes a reference for `iw_cm` (`iw_get_qp`), which [`destroy`](Self::destroy) waits for.
     ///
-    /// `None` when it is being destroyed already. And when it is still being made, as the reference
-    /// is given back by way of `ib_core`'s object: a process may have guessed its number. Or it is
-    /// another process's, which no earlier check has excluded. For a queue pair of the
-    /// kernel that is asked later ([`of_param`](super::table::QpTable::of_param)): its user may connect it
-    /// in the context of any process.
+    /// Must not sleep: `iw_cm` calls in process context, with `iwcm_id_private::lock` held and
+    /// interrupts off.
+    ///
+    /// `None` in these cases:
+    ///
+    /// - The queue pair is being destroyed.
+    /// - The `ib_qp` does not refer to the queue pair yet, but `iw_cm` drops the reference through
+    ///   the `ib_qp`. A process may have guessed the number.
+    /// - A process owns the queue pair, and the caller is another process with another effective
+    ///   user ID, and not [trusted](Caller::is_trusted). No earlier check excludes such a caller.
+    ///
+    /// For a queue pair of the kernel the owner is checked later, by
+    /// [`of_param`](super::table::QpTable::of_param): its user may connect it in the context of
+    /// any process.
     pub(crate) fn cm_get(&self) -> Option<CoreHold<CoreQp>> {
         let ours = !self.is_user() || self.maker.is_one_with(Caller::now()) || Caller::is_trusted();
         (ours && self.made.load(Acquire))
@@ -455,8 +482,8 @@ impl Qp {
             .flatten()
     }
 
-    /// Ends the queue pair: it makes no completion and no event after this has returned. Process
-    /// context; sleeps until the stream, the connection manager and `iw_cm` have let go.
+    /// Destroys the queue pair: no completion and no event follows the return. Process context;
+    /// sleeps until the streams, the connection manager and `iw_cm` have dropped their references.
     pub(crate) fn destroy(self: &Arc<Self>) {
         self.tell_owner_closes();
         self.fail_quietly();

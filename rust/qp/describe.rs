@@ -16,13 +16,17 @@ use crate::{
     sys::rdma::res::ResAttrs, //
 };
 
-/// A Terminate in one word: 0 for none, else these bits and layer, error type and code as on the wire.
+/// The bit of a sent Terminate in `Qp::last_terminate`.
+///
+/// The word is 0 without a Terminate. Otherwise it has this bit or [`RECEIVED`], and layer, error
+/// type and code as on the wire.
 const SENT: u32 = 1 << 31;
-/// The Terminate was received.
+/// The bit of a received Terminate.
 const RECEIVED: u32 = 1 << 30;
 
 impl QpState {
-    /// The name: that of the verbs, or more precisely that of the driver.
+    /// The name in `rdma resource show qp`: that of the verbs, or a more precise one of the
+    /// driver.
     const fn name(self) -> &'static CStr {
         match self {
             Self::Idle => c"idle",
@@ -38,7 +42,7 @@ impl QpState {
 }
 
 impl EndReason {
-    /// The name.
+    /// The name in `rdma resource show qp`.
     const fn name(&self) -> &'static CStr {
         match self {
             Self::PeerFin => c"peer_closed",
@@ -52,13 +56,14 @@ impl EndReason {
 }
 
 impl Qp {
-    /// Notes a Terminate that was sent or received: layer, error type and code. Any context.
+    /// Stores a Terminate that was sent or received. `code` is layer, error type and code as on
+    /// the wire. Any context.
     pub(super) fn note_terminate(&self, sent: bool, code: u32) {
         let how = if sent { SENT } else { RECEIVED };
         self.last_terminate.store(how | code, Relaxed);
     }
 
-    /// Adds the attributes. Process context; sleeps.
+    /// Adds the driver attributes. Process context; sleeps.
     pub(crate) fn describe(&self, attrs: &mut ResAttrs<'_>) {
         let (state, stream, ended, named) = {
             let inner = self.inner.lock();
@@ -97,7 +102,8 @@ impl Qp {
         }
     }
 
-    /// Segments that TCP has sent again for the stream that is running now. Any context.
+    /// The number of segments that TCP has retransmitted for the running stream; 0 without one.
+    /// Any context.
     pub(crate) fn retransmits(&self) -> u32 {
         let stream = self.inner.lock().stream.clone();
         stream.map_or(0, |stream| stream.retransmits())

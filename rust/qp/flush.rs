@@ -2,13 +2,13 @@
 
 //! Completion of work requests that will not be executed.
 //!
-//! In the error state, and once the stream has ended, every posted work request completes with
-//! `WR_FLUSH_ERR`, in order and once each. The send queue comes first, and later posts are flushed,
-//! too (requirements.md RDMAP-65, DDP-66, RPC-14). The rings are their owner's memory, so a pass is
-//! bounded, and the rest is left to a work item.
+//! In the error state, once the stream has ended, every posted work request completes with
+//! `WR_FLUSH_ERR`, in order and once each. The send queue comes first, and later posts are
+//! flushed, too (requirements.md RDMAP-65, DDP-66, RPC-14). The rings are memory that the owner
+//! may change at any time. So a pass is bounded, and a work item continues.
 //!
-//! A process posts receives by stores to its ring, without a call. So passes over its receive queue
-//! go on, at intervals that double from [`Pace`]'s first to its longest.
+//! A process posts receives by stores to its ring, without a call. So passes over its receive
+//! queue continue, at intervals that double from the first to the longest of a [`Pace`].
 
 use kernel::{
     sync::Arc,
@@ -38,32 +38,34 @@ use crate::{
     }, //
 };
 
-/// Work requests flushed in one go.
+/// The maximum number of work requests that one pass flushes.
 const BUDGET: u32 = 256;
 
-/// Times between two looks, in ms: the first, and the longest. Each look that finds nothing to do
-/// doubles it.
+/// The first and the longest interval between two passes, in milliseconds. Each pass that flushes
+/// nothing doubles the interval.
 type Pace = (u32, u32);
 
-/// For receives that a process posts late.
+/// The intervals for receives that a process posts late.
 const LATE: Pace = (10, 5_000);
 
-/// For room in a kernel user's completion queue: some are emptied only now and then.
+/// The intervals for free entries in the completion queue of a kernel user, which may be polled
+/// rarely.
 const ROOM: Pace = (1, 100);
 
 /// The state of flushing.
 pub(super) struct Flushing {
-    /// The queue pair is destroyed: no completion any more.
+    /// The queue pair is destroyed: no completion follows.
     stopped: bool,
-    /// Time until the next look, in ms; it is never less than the first of the [`Pace`].
+    /// The interval until the next pass, in milliseconds. [`wait`](Self::wait) raises it to the
+    /// first one of the [`Pace`].
     look_ms: u32,
-    /// What the stream has left, before all that is in the queues.
+    /// Unfinished work requests of the stream, which precede those in the queues.
     of_stream: Option<Unfinished>,
-    /// The unfinished work of the receiving end, if the peer is the queue pair itself.
+    /// Unfinished work requests of the receiving end, if the peer is the queue pair itself.
     of_mirror: Option<Unfinished>,
-    /// What a kernel user's full completion queue did not take, of the send queue.
+    /// The send work request for which the completion queue of a kernel user had no free entry.
     left_send: Option<Flushed>,
-    /// What is left of the receive queue.
+    /// The receive work request for which the completion queue of a kernel user had no free entry.
     left_recv: Option<Flushed>,
 }
 
@@ -71,14 +73,14 @@ pub(super) struct Flushing {
 struct Flushed {
     /// The `wr_id`.
     id: u64,
-    /// The operation; `Recv` stands for the receive queue.
+    /// The operation; `Recv` for a receive work request.
     opcode: WcOpcode,
     /// The status of the completion.
     status: WcStatus,
 }
 
 impl Flushing {
-    /// Not stopped.
+    /// Makes the initial state: not stopped, and without work requests.
     pub(super) const fn new() -> Self {
         Self {
             stopped: false,
@@ -90,7 +92,7 @@ impl Flushing {
         }
     }
 
-    /// No work request is kept here.
+    /// Whether no work request is kept here.
     pub(super) fn is_empty(&self) -> bool {
         self.of_stream.is_none()
             && self.of_mirror.is_none()
@@ -98,20 +100,20 @@ impl Flushing {
             && self.left_recv.is_none()
     }
 
-    /// Everything that was taken from the receive queue is completed.
+    /// Whether every receive that was taken from the receive queue is completed.
     fn no_recv(&self) -> bool {
         let none = |of: &Option<Unfinished>| of.as_ref().is_none_or(|of| !of.has_recv());
         self.left_recv.is_none() && none(&self.of_stream) && none(&self.of_mirror)
     }
 
-    /// Frees what is empty.
+    /// Frees the unfinished work of streams if it is empty.
     fn tidy(&mut self) {
         for of in [&mut self.of_stream, &mut self.of_mirror] {
             of.take_if(|of| of.is_empty());
         }
     }
 
-    /// How long to wait for the next look.
+    /// The interval until the next pass, in milliseconds.
     fn wait(&mut self, (first, longest): Pace) -> u32 {
         self.look_ms = self.look_ms.clamp(first, longest);
         self.look_ms
@@ -133,7 +135,8 @@ impl Flushed {
 }
 
 impl Qp {
-    /// Flushes what is posted, if it is time to. Any context; with interrupts off a work item does.
+    /// Flushes posted work requests in the error state, once the streams have ended. Any context;
+    /// with interrupts off a work item does it.
     pub(super) fn flush(self: &Arc<Self>) {
         if irqs_off() {
             self.flush_on();
@@ -153,7 +156,7 @@ impl Qp {
         let mut done = 0;
         let of = &mut flushing.of_stream;
         self.flush_queue(&mut flushing.left_send, &mut done, || self.next_send(of));
-        // In a shared completion queue receives wait for the sends before them.
+        // If both queues share a completion queue, receives wait for the sends before them.
         if flushing.left_send.is_none()
             || !Arc::ptr_eq(self.queues.send_cq(), self.queues.recv_cq())
         {
@@ -180,8 +183,8 @@ impl Qp {
         }
     }
 
-    /// Completes work requests of one queue, oldest first, within the budget. One that finds no
-    /// room in the completion queue becomes `left`.
+    /// Completes work requests of one queue, oldest first, within the budget. A work request for
+    /// which the completion queue has no free entry becomes `left`.
     fn flush_queue(
         &self,
         left: &mut Option<Flushed>,
@@ -200,7 +203,7 @@ impl Qp {
         }
     }
 
-    /// The oldest work request for the send queue: what a stream has left comes first.
+    /// Takes the oldest send work request. Unfinished ones of the stream come first.
     fn next_send(&self, of_stream: &mut Option<Unfinished>) -> Option<Flushed> {
         let left = of_stream.as_mut().and_then(Unfinished::next_send);
         let (id, opcode, status) = match left {
@@ -213,7 +216,7 @@ impl Qp {
         Some(Flushed { id, opcode, status })
     }
 
-    /// The oldest work request for the receive queue: what streams have left comes first.
+    /// Takes the oldest receive work request. Unfinished ones of the streams come first.
     fn next_recv(&self, of: &mut [&mut Option<Unfinished>; 2]) -> Option<Flushed> {
         let left = of
             .iter_mut()
@@ -233,8 +236,10 @@ impl Qp {
         })
     }
 
-    /// Keeps what a stream has left until the queue pair is flushed. Before it is known that the stream
-    /// has ended: a flush either sees the stream, or finds this.
+    /// Keeps the unfinished work requests of a stream until the queue pair is flushed.
+    ///
+    /// Called before the queue pair drops its reference to the stream. So a concurrent flush sees
+    /// the stream or these work requests.
     pub(super) fn keep_unfinished(&self, unfinished: Unfinished, of_mirror: bool) {
         if unfinished.is_empty() {
             return;
@@ -249,12 +254,13 @@ impl Qp {
         drop(old);
     }
 
-    /// Completes a work request; `false` if the completion queue has no room, and a later pass
-    /// completes it.
+    /// Completes a work request; `false` if the completion queue has no free entry. A later pass
+    /// completes the work request then.
     ///
-    /// Kernel users share completion queues, which do not hold all of their work requests at once.
-    /// They wait for the last one without a limit. A process that does not poll loses completions
-    /// that do not fit; an event of the completion queue reports that.
+    /// Kernel users share completion queues, which have fewer entries than all of their work
+    /// requests need. Such a user waits for the last completion without a time limit. A process
+    /// that does not poll loses completions that do not fit; an event of the completion queue
+    /// reports that.
     fn report_flushed(&self, flushed: &Flushed) -> bool {
         let cq = match flushed.opcode {
             WcOpcode::Recv => self.queues.recv_cq(),
@@ -264,25 +270,27 @@ impl Qp {
             let _ = cq.complete(self.queues.qpn(), &flushed.completion());
             return true;
         }
-        // A shared queue's last receive is one, and its owner may poll only after that event.
+        // The last receive of a shared queue is urgent: its owner may poll only after
+        // `LAST_WQE_REACHED`.
         let urgent =
             flushed.opcode == WcOpcode::Recv && matches!(self.queues.rq(), RecvSource::Shared(_));
         cq.try_complete(self.queues.qpn(), &flushed.completion(), urgent)
     }
 
-    /// Has a work item flush after so many milliseconds. With the flush lock held: none is queued once
-    /// flushing has been stopped.
+    /// Queues the work item that flushes after `millis` milliseconds. Called under the flush lock,
+    /// so that none is queued after [`stop_flushing`](Self::stop_flushing).
     fn flush_later(self: &Arc<Self>, millis: u32) {
         let delay = msecs_to_jiffies(millis);
         let _ = work::process().enqueue_delayed::<Self, { Self::FLUSH_LATE }>(self.clone(), delay);
     }
 
-    /// Has a work item flush. Any context.
+    /// Queues the work item that flushes. Any context.
     fn flush_on(self: &Arc<Self>) {
         let _ = work::process().enqueue::<Arc<Self>, { Self::FLUSH }>(self.clone());
     }
 
-    /// Looks for receives a process has posted since the last pass, or for room. Process context.
+    /// Flushes receives that a process has posted since the last pass, or retries after a full
+    /// completion queue. Process context.
     pub(super) fn flush_late(self: &Arc<Self>) {
         {
             let mut flushing = self.flushing.lock();
@@ -291,7 +299,8 @@ impl Qp {
         self.flush();
     }
 
-    /// No completion after this.
+    /// Stops flushing: no completion follows the return. Cancels the delayed work item, without
+    /// waiting for a running one.
     pub(super) fn stop_flushing(self: &Arc<Self>) {
         self.flushing.lock().stopped = true;
         work::cancel_delayed::<_, { Self::FLUSH_LATE }>(self);

@@ -2,10 +2,10 @@
 
 //! The attributes of a queue pair: at creation, their changes, and `query_qp`.
 //!
-//! An RNIC has its own subset of InfiniBand's transitions. The connection manager alone takes a
-//! queue pair to `RTS`, unless its owner names the [`peer`](super::peer). `SQD` is a disconnect
-//! ([`Close::Disconnect`](crate::stream::Close)), `ERR` an abortive one, as `iw_cm` and `librdmacm`
-//! ask for. A request that is wrong in any part changes nothing.
+//! iWARP supports a subset of InfiniBand's transitions. Only the connection manager changes the
+//! state to `RTS`, unless the owner names a [`peer`](super::peer). `SQD` disconnects
+//! ([`Close::Disconnect`](crate::stream::Close)) and `ERR` aborts, as `iw_cm` and `librdmacm` use
+//! them. A request with an invalid part changes nothing.
 
 use kernel::{
     prelude::*,
@@ -36,16 +36,18 @@ use crate::{
     }, //
 };
 
-/// The one port.
+/// The number of the only port.
 const PORT: u32 = 1;
 
 impl Cap {
     /// Checks the requested capabilities. Those of a process are rounded up to the size of the
     /// rings.
     ///
-    /// A kernel user gets back what it requested: it would use more elements if told so, and its
-    /// completion queues are sized for the request. A queue has at least one element: without one a
-    /// process could not map it.
+    /// The capacity of a kernel user stays as requested. The user would use more elements if the
+    /// capacity were larger, and its completion queues are sized for the request. A queue has at
+    /// least one element, since a process can not map an empty ring.
+    ///
+    /// `EINVAL`: a capability exceeds the limits of the device.
     pub(crate) fn checked(self, shared_rq: bool, owner: Owner) -> Result<Self> {
         let too_much = self.max_send_wr > limits::MAX_QP_WR
             || (!shared_rq && self.max_recv_wr > limits::MAX_QP_WR)
@@ -72,49 +74,49 @@ impl Cap {
             } else {
                 self.max_recv_sge.max(1)
             },
-            // The ring has the room anyway.
+            // Each element of the ring has space for the maximum.
             max_inline: MAX_INLINE as u32,
         })
     }
 
-    /// Elements of the send queue.
+    /// The number of elements of the send queue, a power of two.
     pub(crate) fn send_depth(&self) -> Result<u32> {
         self.max_send_wr.checked_next_power_of_two().ok_or(EINVAL)
     }
 
-    /// Elements of the receive queue.
+    /// The number of elements of the receive queue, a power of two.
     pub(crate) fn recv_depth(&self) -> Result<u32> {
         self.max_recv_wr.checked_next_power_of_two().ok_or(EINVAL)
     }
 
-    /// Scatter-gather elements of a send work request.
+    /// The maximum number of scatter-gather elements of a send work request.
     pub(crate) fn max_send_sge(&self) -> u8 {
         self.max_send_sge.min(MAX_SGE as u32) as u8
     }
 
-    /// Scatter-gather elements of a receive work request.
+    /// The maximum number of scatter-gather elements of a receive work request.
     pub(crate) fn max_recv_sge(&self) -> u8 {
         self.max_recv_sge.min(MAX_SGE as u32) as u8
     }
 }
 
-/// The attributes that are kept for the owner.
+/// The attributes that the queue pair keeps between calls of `modify_qp`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeptAttributes {
-    /// Rights of the peer, as the owner has set them.
+    /// Access rights of the peer, as the owner has set them (`enum ib_access_flags`).
     access: u32,
-    /// Reads we may have outstanding (ORD).
+    /// The number of RDMA Reads that this end may have outstanding (ORD).
     ord: u8,
-    /// Reads the peer may have outstanding (IRD).
+    /// The number of RDMA Reads that the peer may have outstanding (IRD).
     pub(super) ird: u8,
-    /// How often a message is sent again for which there is no receive; 7: for ever.
+    /// The number of retries of a message for which there is no receive, 0 to 7; 7: no limit.
     pub(super) rnr_retry: Option<u8>,
-    /// How long until then, as a code.
+    /// The time until a retry, as a code, 0 to 31.
     pub(super) min_rnr_timer: Option<u8>,
 }
 
 impl KeptAttributes {
-    /// Takes over what `change` has.
+    /// Stores the attributes that `change` sets.
     fn keep(&mut self, change: &Change) {
         self.access = change.access.unwrap_or(self.access);
         self.ord = change.max_rd_atomic.unwrap_or(self.ord);
@@ -138,22 +140,22 @@ impl Default for KeptAttributes {
 
 /// The effect of a change of state.
 enum Step {
-    /// Attributes are stored; nothing else happens.
+    /// Stores the attributes and this state.
     Note(QpState),
-    /// The disconnect.
+    /// Disconnects.
     Close,
-    /// The abortive end.
+    /// Aborts the connection.
     Fail,
 }
 
 impl Qp {
-    /// Takes over what `change` has.
+    /// Stores the attributes that `change` sets, and updates the RNR limit of the data path.
     pub(super) fn keep(&self, attrs: &mut KeptAttributes, change: &Change) {
         attrs.keep(change);
         self.queues.set_rnr_limit(rnr::limit(attrs));
     }
 
-    /// The state as the verbs name it.
+    /// The state in terms of the verbs.
     fn ib_state(inner: &QpInner) -> IbState {
         match (inner.state, &inner.peer) {
             (QpState::Idle, _) if inner.initialised => IbState::Init,
@@ -180,9 +182,10 @@ impl Qp {
         })
     }
 
-    /// Changes attributes. Process context, may sleep; does not wait for the peer.
+    /// Changes attributes. Process context; sleeps, but does not wait for the peer.
     ///
-    /// `EINVAL` for anything that is not allowed; nothing changes then.
+    /// `EINVAL`: an attribute or a transition is not allowed; nothing has changed. Other errors
+    /// are those of [`reset`](Self::reset) and [`Connector::begin`].
     pub(crate) fn modify(self: &Arc<Self>, change: &Change, connector: &dyn Connector) -> Result {
         let depth_ok = |n: Option<u8>| n.is_none_or(|n| u16::from(n) <= limits::MAX_RD_ATOM);
         if change.unsupported
@@ -220,7 +223,8 @@ impl Qp {
         }
     }
 
-    /// A change of attributes of a queue pair that the connection manager connects.
+    /// Changes attributes of a queue pair without a named peer, which the connection manager
+    /// connects.
     fn modify_connected(self: &Arc<Self>, change: &Change) -> Result {
         let mut inner = self.inner.lock();
         let step = match change.state {
@@ -255,9 +259,11 @@ impl Qp {
         }
     }
 
-    /// The rights that the owner gives the peer count where it has named the peer. A
-    /// connection manager grants all, at times by leaving them at none (`rdma_init_qp_attr()`), so
-    /// that those of regions decide.
+    /// Sets the access rights of the peer in the data path.
+    ///
+    /// The rights of the owner apply only with a named peer. A connection manager grants all
+    /// rights, but may set none (`rdma_init_qp_attr()`). So all are set without a named peer, and
+    /// the rights of regions decide.
     pub(super) fn set_rights(&self, inner: &QpInner) {
         let rights = match inner.peer {
             Some(_) => inner.attrs.access,
@@ -266,10 +272,10 @@ impl Qp {
         self.queues.set_rights(rights);
     }
 
-    /// Returns the attributes for `query_qp`. Process context.
+    /// The attributes for `query_qp`. Process context.
     ///
-    /// A new queue pair is told to be in `INIT`, as is usual for RNICs, whose idle state is both
-    /// (rdma-core's tests insist on it).
+    /// A new queue pair is reported in `INIT`, as is usual for RNICs: their idle state is both
+    /// `RESET` and `INIT`. The tests of rdma-core require this.
     pub(crate) fn attributes(&self) -> Attributes {
         let inner = self.inner.lock();
         let state = match Self::ib_state(&inner) {
@@ -287,7 +293,7 @@ impl Qp {
         }
     }
 
-    /// Stores the agreed depths for `query_qp`.
+    /// Stores the agreed depths (IRD and ORD) for `query_qp`. Any context.
     pub(crate) fn set_depths(&self, ird: u16, ord: u16) {
         let mut inner = self.inner.lock();
         inner.attrs.ird = ird.min(limits::MAX_RD_ATOM) as u8;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Attributes by which the owner of a queue pair names a peer, checked.
+//! Checks of the attributes by which the owner of a queue pair names a peer.
 
 use kernel::prelude::*;
 
@@ -25,7 +25,7 @@ const MAX_RETRIES: u8 = 7;
 /// The largest `enum ib_mtu`.
 const MAX_MTU: u32 = 5;
 
-/// A peer that the owner has named.
+/// A peer that the owner has named, with all required attributes.
 pub(super) struct CheckedPeer {
     /// The attributes that `query_qp` returns.
     pub(super) told: PeerAttributes,

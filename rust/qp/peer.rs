@@ -2,9 +2,9 @@
 
 //! The peer that the owner of a queue pair has named (docs/rendezvous.md).
 //!
-//! `modify_qp` to `RTR` with an address vector and the number of a queue pair selects this. The
-//! connection manager then sets the connection up. Meanwhile the states are those that the owner
-//! has set, and work requests wait in the queue.
+//! `modify_qp` to `RTR` with an address vector and the number of a queue pair begins a rendezvous,
+//! which sets the connection up. Meanwhile the queue pair is in the states that the owner sets,
+//! and work requests wait in the queue.
 
 use core::{
     any::Any,
@@ -33,80 +33,80 @@ use crate::{
     }, //
 };
 
-/// How the peer is reached.
+/// The path to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// From one address to another.
+    /// IP between two addresses.
     Ip {
-        /// Our own.
+        /// The address of this end.
         local: IpAddr,
-        /// The peer's.
+        /// The address of the peer.
         remote: IpAddr,
     },
-    /// On this host, in this network namespace; there are no addresses, or none that packets can
-    /// be sent to.
+    /// This host, in the same network namespace. The ends have no addresses, or none to which
+    /// packets can be sent.
     Local,
 }
 
 /// The roles of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RendezvousRole {
-    /// The initiator is this end.
+    /// This end is the initiator.
     Initiator,
-    /// The peer.
+    /// The peer is the initiator.
     Responder,
-    /// The peer is this very queue pair.
+    /// The peer is the same queue pair.
     Both,
 }
 
 /// The destination of a connection request to a queue pair.
 pub(crate) enum Expects {
-    /// The endpoint of its rendezvous.
+    /// The endpoint of the rendezvous of the queue pair.
     Endpoint(Arc<dyn PeerEndpoint>),
-    /// None yet: its owner may still name a peer.
+    /// No endpoint yet: the owner may still name a peer.
     Later,
-    /// None: it has no rendezvous.
+    /// No endpoint: the queue pair has no rendezvous.
     None,
 }
 
-/// What the owner has told of the connection up to now.
+/// The attributes of the connection that the owner has set so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// How the peer is reached.
+    /// The path to the peer.
     pub(crate) reach: Reach,
     /// The roles of the two ends.
     pub(crate) role: RendezvousRole,
     /// The number of the peer's queue pair.
     pub(crate) remote: u32,
-    /// The packet sequence number that the peer begins with.
+    /// The first packet sequence number of the peer (`rq_psn`).
     pub(crate) remote_psn: u32,
-    /// This end's first packet sequence number; known in `RTS`.
+    /// The first packet sequence number of this end (`sq_psn`); `None` before `RTS`.
     pub(crate) local_psn: Option<u32>,
-    /// Reads the peer may have outstanding here.
+    /// The number of RDMA Reads that the peer may have outstanding (IRD).
     pub(crate) ird: u16,
-    /// Traffic class.
+    /// The traffic class of the path; 0 without a global route.
     pub(crate) traffic_class: u8,
-    /// Milliseconds that work requests may wait for the connection; `None`: for ever.
+    /// The time that work requests may wait for the connection, in milliseconds; `None`: no limit.
     pub(crate) patience_ms: Option<u32>,
-    /// Work requests wait for the connection.
+    /// Posted work requests wait for the connection.
     pub(crate) work_waits: bool,
-    /// A message is to wait without end for a receive of the peer.
+    /// A message waits for a receive of the peer without a time limit (`rnr_retry` is 7).
     pub(crate) waits_for_receives: bool,
 }
 
-/// The peer as the queue pair stores it.
+/// The named peer of a queue pair.
 pub(super) struct NamedPeer {
     /// The owner's attributes, for `query_qp`.
     pub(super) told: PeerAttributes,
-    /// How the peer is reached.
+    /// The path to the peer.
     reach: Reach,
     /// The roles of the two ends.
     role: RendezvousRole,
-    /// `RTS` has been reached: `sq_psn` was told, and work requests may go out.
+    /// The owner has set `RTS`: `sq_psn` is known, and work requests may be sent.
     pub(super) rts: bool,
-    /// The owner has asked for `SQD`.
+    /// The owner has set `SQD`.
     pub(super) closing: bool,
-    /// Our first packet sequence number as the peer expects it, once connected.
+    /// The first packet sequence number of this end that the peer expects; `None` until connected.
     claim: Option<u32>,
     /// The endpoint of the connection.
     endpoint: Arc<dyn PeerEndpoint>,
@@ -122,14 +122,15 @@ impl NamedPeer {
         }
     }
 
-    /// Whether the peer expects other numbers than this end has.
+    /// Whether the peer expects another first packet sequence number of this end than `sq_psn`.
     fn is_contradicted(&self) -> bool {
         self.rts && self.claim.is_some_and(|claim| claim != self.told.sq_psn)
     }
 
-    /// Milliseconds that work requests may wait for the connection; `None`: for ever.
+    /// The time that work requests may wait for the connection, in milliseconds; `None`: no limit.
     ///
-    /// As long as InfiniBand would try, but no less than it takes TCP to find a peer.
+    /// This is the time for which InfiniBand would retry, and at least the time-out of the
+    /// rendezvous, in which TCP finds a peer.
     fn patience_ms(&self) -> Option<u32> {
         if self.told.timeout == 0 {
             return None;
@@ -142,9 +143,9 @@ impl NamedPeer {
     }
 }
 
-/// What a rendezvous needs of the queue pair that it begins for.
+/// The values that a rendezvous passes to the queue pair when it begins.
 pub(crate) struct ConnectorStart {
-    /// How the peer is reached.
+    /// The path to the peer.
     pub(crate) reach: Reach,
     /// The role of this end.
     pub(crate) role: RendezvousRole,
@@ -152,13 +153,13 @@ pub(crate) struct ConnectorStart {
     pub(crate) endpoint: Arc<dyn PeerEndpoint>,
 }
 
-/// The rendezvous, as queue pairs know it; handed in at `RTR`.
+/// The interface to the rendezvous, an argument of [`Qp::modify`].
 pub(crate) trait Connector {
     /// Begins to connect a queue pair to a peer. Process context; sleeps, but does not wait for the
     /// peer.
     ///
-    /// `commit` makes the peer known to the queue pair, once; when it returns an error nothing has
-    /// begun.
+    /// Calls `commit` at most once, which stores the peer in the queue pair. After an error of
+    /// `commit` nothing has begun.
     fn begin(
         &self,
         qp: &Arc<Qp>,
@@ -169,12 +170,13 @@ pub(crate) trait Connector {
 
 /// The endpoint that connects a queue pair to its peer.
 pub(crate) trait PeerEndpoint: Send + Sync {
-    /// Itself, for the rendezvous that has made it.
+    /// The object as [`Any`], which the rendezvous downcasts to its own type.
     fn as_any(&self) -> &dyn Any;
 }
 
 impl Qp {
-    /// To `RTR`, with a peer. Process context; sleeps, but does not wait for the peer.
+    /// Changes the state to `RTR` with a named peer, and begins the rendezvous. Process context;
+    /// sleeps, but does not wait for the peer.
     pub(super) fn begin_rendezvous(
         self: &Arc<Self>,
         connector: &dyn Connector,
@@ -204,7 +206,8 @@ impl Qp {
         })
     }
 
-    /// A change of attributes once there is a peer. `now` is the state the owner knows.
+    /// Changes attributes of a queue pair with a named peer. `now` is the state in terms of the
+    /// verbs.
     pub(super) fn modify_named(self: &Arc<Self>, now: IbState, change: &Change) -> Result {
         if !change.is_transition_from(now) {
             return Err(EINVAL);
@@ -216,12 +219,12 @@ impl Qp {
             }
             IbState::Rts if matches!(now, IbState::Rtr | IbState::Rts) => self.named_rts(change),
             IbState::Sqd if matches!(now, IbState::Rts | IbState::Sqd) => self.named_sqd(change),
-            // A stream that was closed can not be opened again.
+            // A closed stream can not be opened again.
             _ => Err(EINVAL),
         }
     }
 
-    /// To `RTS`, or other attributes there.
+    /// Changes the state to `RTS`, or other attributes in `RTS`.
     fn named_rts(self: &Arc<Self>, change: &Change) -> Result {
         let (attached, contradicted) = {
             let mut inner = self.inner.lock();
@@ -231,7 +234,7 @@ impl Qp {
             };
             match inner.state {
                 QpState::Rtr | QpState::Waiting | QpState::Rts | QpState::Left => {}
-                // The connection broke since the owner's last query; an event reports that.
+                // The connection broke after the last query of the owner; an event reports that.
                 _ => return Err(EINVAL),
             }
             let told = &mut peer.told;
@@ -260,7 +263,7 @@ impl Qp {
         Ok(())
     }
 
-    /// To `SQD`, the graceful disconnect, or other attributes there.
+    /// Changes the state to `SQD`, the graceful disconnect, or other attributes in `SQD`.
     fn named_sqd(self: &Arc<Self>, change: &Change) -> Result {
         let mut inner = self.inner.lock();
         let Some(peer) = &mut inner.peer else {
@@ -282,7 +285,8 @@ impl Qp {
         Ok(())
     }
 
-    /// What the owner has told of the connection up to now; `None` without a named peer.
+    /// The attributes of the connection that the owner has set so far; `None` without a named
+    /// peer.
     pub(crate) fn terms(&self) -> Option<Terms> {
         let inner = self.inner.lock();
         let peer = inner.peer.as_ref()?;
@@ -300,19 +304,19 @@ impl Qp {
         })
     }
 
-    /// The destination of a connection request to it.
+    /// The destination of a connection request to this queue pair. Any context.
     pub(crate) fn expects(&self) -> Expects {
         let inner = self.inner.lock();
         match (&inner.peer, inner.state) {
             (Some(peer), _) => Expects::Endpoint(peer.endpoint.clone()),
-            // `attached` says nothing: it is set before the peer is named.
+            // `attached` is no criterion: it is set before the peer is named.
             (None, QpState::Idle) => Expects::Later,
             (None, _) => Expects::None,
         }
     }
 
-    /// The stream has begun. The peer expects `claim` as our first packet sequence number. Process
-    /// context.
+    /// Handles the start of the stream. `claim` is the first packet sequence number of this end
+    /// that the peer expects. Process context.
     pub(crate) fn rendezvous_connected(self: &Arc<Self>, claim: u32) {
         let contradicted = {
             let mut inner = self.inner.lock();
@@ -326,7 +330,8 @@ impl Qp {
         }
     }
 
-    /// Enters the error state without a connection, and tells the owner. Process context.
+    /// Fails the rendezvous: enters the error state, and reports `QP_FATAL` to the owner. Process
+    /// context.
     pub(crate) fn give_up(self: &Arc<Self>) {
         if self.state() == QpState::Error {
             return;
@@ -341,12 +346,13 @@ impl Qp {
         }
     }
 
-    /// Whether the peer has closed in order, which the owner was not told yet.
+    /// Whether the peer has closed gracefully, without a report to the owner yet.
     pub(crate) fn was_left(&self) -> bool {
         self.state() == QpState::Left
     }
 
-    /// Reports to the owner that the peer has closed: what is posted is flushed. Process context.
+    /// Reports the close of the peer to the owner: enters the error state, which flushes posted
+    /// work requests. Process context.
     pub(crate) fn left_behind(self: &Arc<Self>) {
         self.fail();
     }

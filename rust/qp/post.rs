@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work requests: posted by a kernel user, or in the ring of a process that rings.
+//! Posting of work requests by kernel users, and doorbells of processes.
 
 use kernel::{
     prelude::*,
@@ -23,13 +23,13 @@ use crate::{
 
 /// The target of a kick for posted work.
 enum PostTarget {
-    /// The stream sends it.
+    /// The stream, which sends the work.
     Stream(Arc<Stream>),
-    /// The connection manager is notified of posted work.
+    /// The connection manager, which is notified of posted work.
     Attached(Arc<dyn Attached>),
-    /// The work request is flushed.
+    /// The flush.
     Flush,
-    /// Nowhere now. After a peer has left, posted work is not failed at once either.
+    /// No target. Posted work is not flushed at once in [`QpState::Left`] either.
     None,
 }
 
@@ -49,8 +49,8 @@ impl QpInner {
 }
 
 impl Qp {
-    /// A process has posted work requests; the kick may be deferred if others are
-    /// likely to follow. Process context.
+    /// Handles a doorbell of a process. The stream may defer the kick if further doorbells are
+    /// likely. Process context.
     pub(crate) fn doorbell(self: &Arc<Self>) {
         if self.state() == QpState::Rts {
             let stream = self.inner.lock().stream.clone();
@@ -61,13 +61,13 @@ impl Qp {
         self.kick();
     }
 
-    /// Kicks for newly posted work requests. Any context, with interrupts off too.
+    /// Notifies the target of newly posted work requests. Any context, also with interrupts off.
     pub(crate) fn kick(self: &Arc<Self>) {
         let target = self.inner.lock().post_target();
         self.kick_target(target);
     }
 
-    /// Kicks the target. Any context.
+    /// Notifies a target of posted work requests. Any context.
     fn kick_target(self: &Arc<Self>, target: PostTarget) {
         match target {
             PostTarget::Stream(stream) => stream.kick(),
@@ -79,13 +79,13 @@ impl Qp {
 
     /// Posts send work requests of a kernel user, up to the first one that is refused. Any context.
     ///
-    /// `ENOTCONN` before the connection is established. `EINVAL` for a malformed request, or when a
+    /// `ENOTCONN` in `RESET`, `INIT` and `RTR`. `EINVAL` for a malformed request, or when a
     /// process owns the queue. `ENOMEM` when the queue is full.
     pub(crate) fn post_send(self: &Arc<Self>, wrs: &mut SendWrs<'_>) -> Result {
         if self.is_user() {
             return Err(EINVAL);
         }
-        // Held until the target is known: interrupts go off and on once.
+        // The lock is held until the target is known, so that interrupts are disabled only once.
         let inner = self.inner.lock();
         if matches!(inner.state, QpState::Idle | QpState::Rtr) {
             return Err(crate::sys::errno::ENOTCONN);
@@ -112,7 +112,11 @@ impl Qp {
         result
     }
 
-    /// Posts receive work requests of a kernel user. Any context.
+    /// Posts receive work requests of a kernel user, up to the first one that is refused. Any
+    /// context.
+    ///
+    /// `EINVAL` for a malformed request, with a shared receive queue, or when a process owns the
+    /// queue. `ENOMEM` when the queue is full.
     pub(crate) fn post_recv(self: &Arc<Self>, wrs: &mut RecvWrs<'_>) -> Result {
         let result = self.queues.rq().ring().ok_or(EINVAL)?.post(wrs);
         if self.state() == QpState::Error {

@@ -30,12 +30,13 @@ impl QpInner {
 }
 
 impl Qp {
-    /// Back to `RESET`, from any state. Process context; sleeps until what was under way has ended,
-    /// which does not depend on the peer.
+    /// Changes the state to `RESET`, from any state. Process context; sleeps until the streams and
+    /// the connection manager are detached, which does not depend on the peer.
     ///
-    /// `EBUSY` when the owner goes on posting meanwhile.
+    /// `EBUSY`: the owner continues to post work requests. `EINVAL`: a kernel user resets a queue
+    /// pair that is in use.
     pub(super) fn reset(self: &Arc<Self>) -> Result {
-        /// The most passes of the flush; each pass has a budget.
+        /// The maximum number of passes of the flush; each pass has a budget.
         const PASSES: u32 = 512;
 
         {
@@ -49,7 +50,7 @@ impl Qp {
             }
         }
         if !self.is_user() {
-            // May be called from a work item of ours.
+            // A kernel user may call this in a work item of the driver, which must not wait.
             return Err(EINVAL);
         }
         let vacated = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
@@ -64,7 +65,7 @@ impl Qp {
         vacated.wait_for_completion();
         for _ in 0..PASSES {
             self.flush();
-            // A concurrent flush has looked at the state before the change.
+            // The lock excludes a concurrent flush that has read the state before the change.
             let flushing = self.flushing.lock();
             let mut inner = self.inner.lock();
             if flushing.is_empty()

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Receiver not ready: how long a Send may wait for a receive.
+//! Receiver not ready (RNR): the time for which a Send waits for a receive.
 //!
 //! InfiniBand's responder answers such a Send with a negative acknowledgment that carries
-//! `min_rnr_timer`, and the requester sends it again after that time, `rnr_retry` times. Here the
-//! receiving end holds the Send for as long, by its own two attributes.
+//! `min_rnr_timer`. The requester retries the Send after that time, up to `rnr_retry` times. Here
+//! the receiving end holds the Send for the same total time, from its own two attributes.
 
 use kernel::sync::Arc;
 
@@ -14,28 +14,28 @@ use super::{
 };
 use crate::params;
 
-/// The `rnr_retry` that means without end.
+/// The value of `rnr_retry` for no limit.
 const RETRY_FOR_EVER: u8 = 7;
 
 /// The unit of [`TIMES`], in nanoseconds.
 const UNIT_NS: u64 = 10_000;
 
-/// The times that the codes of `min_rnr_timer` stand for (InfiniBand Architecture Specification,
-/// volume 1, encoding of the RNR NAK timer field).
+/// The times of the codes of `min_rnr_timer` (InfiniBand Architecture Specification, volume 1,
+/// encoding of the RNR NAK timer field).
 const TIMES: [u16; 32] = [
     0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
     2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
-/// The time of code 0, which has no room in the table.
+/// The time of code 0 in [`UNIT_NS`], which a `u16` of [`TIMES`] can not hold.
 const TIME_OF_CODE_0: u64 = 65_536;
 
-/// Whether the owner's attributes let a message wait for a receive of the peer without end.
+/// Whether this `rnr_retry` lets a message wait for a receive of the peer without a time limit.
 pub(super) fn is_for_ever(rnr_retry: Option<u8>) -> bool {
     rnr_retry == Some(RETRY_FOR_EVER)
 }
 
-/// Nanoseconds for which a Send is held by these two attributes; `None`: for ever.
+/// The time for which a Send is held with these two attributes, in nanoseconds; `None`: no limit.
 fn limit_ns(timer: u8, retries: u8) -> Option<u64> {
     if retries == RETRY_FOR_EVER {
         return None;
@@ -47,8 +47,9 @@ fn limit_ns(timer: u8, retries: u8) -> Option<u64> {
     Some(time.wrapping_mul(UNIT_NS).wrapping_mul(retries.into()))
 }
 
-/// Nanoseconds for which a Send may wait for a receive; `None`: for ever. The module's parameter
-/// applies where the owner has not set both attributes, as with a connection manager.
+/// The time for which a Send may wait for a receive, in nanoseconds; `None`: no limit. The
+/// parameter `rnr_timeout_ms` applies unless the owner has set both attributes, as with a
+/// connection manager.
 pub(super) fn limit(attrs: &KeptAttributes) -> Option<u64> {
     match (attrs.min_rnr_timer, attrs.rnr_retry) {
         (Some(timer), Some(retries)) => limit_ns(timer, retries),
@@ -57,9 +58,10 @@ pub(super) fn limit(attrs: &KeptAttributes) -> Option<u64> {
 }
 
 impl Qp {
-    /// A kernel user has posted receives: has the stream that holds a Send look for them. A hold
-    /// that begins concurrently may be missed; its own timer finds the receive. Any context but
-    /// hard interrupts.
+    /// Notifies the stream that holds a Send of receives that a kernel user has posted. Any
+    /// context but hard interrupts.
+    ///
+    /// A hold that begins concurrently may be missed; its own timer finds the receive.
     pub(super) fn tell_held(self: &Arc<Self>) {
         if !self.queues.is_held() {
             return;
@@ -68,7 +70,7 @@ impl Qp {
             let inner = self.inner.lock();
             (inner.stream.clone(), inner.mirror.clone())
         };
-        // Of a queue pair that is connected to itself the mirror is the end that receives.
+        // If the queue pair is connected to itself, the mirror is the receiving end.
         if let Some(stream) = mirror.or(stream) {
             stream.receive_posted();
         }

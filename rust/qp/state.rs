@@ -42,13 +42,13 @@ pub(crate) enum QpState {
     Error = 5,
     /// `RTS` of a rendezvous: work requests wait for the stream.
     Waiting = 6,
-    /// The peer of a rendezvous has closed in order, nothing was lost, and the owner has not noticed:
-    /// the reported state is as before.
+    /// The peer of a rendezvous has closed gracefully, without loss, and the owner has no report
+    /// yet. `query_qp` returns the state as before.
     Left = 7,
 }
 
 impl QpState {
-    /// The state of that number; anything unknown is the error state.
+    /// The state with number `value`; unknown numbers are [`Self::Error`].
     pub(super) const fn from_u32(value: u32) -> Self {
         match value {
             0 => Self::Idle,
@@ -76,8 +76,8 @@ impl QpState {
 }
 
 impl Qp {
-    /// Changes the state. In the error state nothing more is fetched from the queue pair's own
-    /// queues. The stream, which a work item notifies later, may still run.
+    /// Changes the state. In the error state no work request is fetched from the queue pair's own
+    /// queues. The stream may still run until a work item ends it.
     pub(super) fn set_state(&self, inner: &mut QpInner, state: QpState) {
         trace::qp_state(
             self.queues.qpn().get(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Queue pairs by number. Numbers are unique on the host, so that two queue pairs can name each other.
+//! Queue pairs by number. Numbers are unique on the host, so that two queue pairs can name each
+//! other.
 //!
 //! The driver owns the table; the connection manager and the rendezvous look queue pairs up.
 
@@ -35,13 +36,13 @@ use crate::{
 /// The table of queue pairs.
 #[pin_data]
 pub(crate) struct QpTable {
-    /// By number.
+    /// Queue pairs by number.
     #[pin]
     qps: Table<Qp>,
 }
 
 impl QpTable {
-    /// An empty table. May sleep.
+    /// Makes an empty table. Process context; may sleep.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -51,44 +52,48 @@ impl QpTable {
         )
     }
 
-    /// Adds a queue pair under a new number, with which `make` makes it. Process context; sleeps.
+    /// Adds the queue pair that `make` makes for a new number. Process context; sleeps.
     pub(crate) fn insert_with(&self, make: impl FnOnce(Qpn) -> Result<Arc<Qp>>) -> Result<Arc<Qp>> {
         self.qps.insert_with(|number| make(Qpn::new(number)))
     }
 
-    /// Takes a queue pair out. Process context.
+    /// Removes a queue pair. Process context.
     pub(crate) fn remove(&self, qpn: Qpn) {
         drop(self.qps.remove(qpn.get()));
     }
 
-    /// The queue pair of that number on a device. Any context.
+    /// The queue pair with this number, if it is on the device. Any context.
     pub(crate) fn on(&self, device: &Device, number: u32) -> Option<Arc<Qp>> {
         let qp = self.qps.get_arc(number)?;
         is_on(&qp, device).then_some(qp)
     }
 
-    /// The queue pair of that number on a device of a network namespace. Process context.
+    /// The queue pair with this number, if its device is in the network namespace. Process
+    /// context.
     pub(crate) fn in_net(&self, net: usize, number: u32) -> Option<Arc<Qp>> {
         let qp = self.qps.get_arc(number)?;
         qp.device().is_in(net).then_some(qp)
     }
 
-    /// The queue pair that `iw_cm` is asked to connect. Process context.
+    /// The queue pair in the parameters of a connect or accept call of `iw_cm`. Process context.
     ///
-    /// None if it is of the kernel, and neither its owner asks nor a trusted process.
+    /// `None` for a queue pair of a kernel user, unless this user or a
+    /// [trusted](Caller::is_trusted) process makes the call.
     pub(crate) fn of_param(&self, device: &Device, param: &ConnParam<'_>) -> Option<Arc<Qp>> {
         self.on(device, param.qpn)
             .filter(|qp| qp.is_user() || param.is_of_owner(qp.core()) || Caller::is_trusted())
     }
 
-    /// The queue pair of that number for `iw_cm`, as [`Qp::cm_get`]. Process context.
+    /// The queue pair with this number for `iw_cm`, as [`Qp::cm_get`]. Must not sleep: process
+    /// context, with `iwcm_id_private::lock` held and interrupts off.
     pub(crate) fn for_cm(&self, device: &Device, number: u32) -> Option<CoreHold<CoreQp>> {
         let guard = rcu::read_lock();
         let qp = self.qps.get(number, &guard)?;
         is_on(qp, device).then(|| qp.cm_get()).flatten()
     }
 
-    /// Segments that TCP has sent again for the streams of a device that are running now. Process context.
+    /// The number of segments that TCP has retransmitted for the running streams of a device.
+    /// Process context.
     pub(crate) fn retransmits(&self, device: &Device) -> u64 {
         let mut sum: u64 = 0;
         self.qps.for_each(|qp| {
@@ -99,7 +104,7 @@ impl QpTable {
         sum
     }
 
-    /// The queue pair of that number as `ib_core` knows it. Any context.
+    /// The `ib_qp` of the queue pair with this number. Any context.
     pub(crate) fn core(&self, device: &Device, number: u32) -> Option<QpPtr> {
         let guard = rcu::read_lock();
         let qp = self.qps.get(number, &guard)?;

@@ -2,15 +2,16 @@
 
 //! The state machine of a rendezvous, in an endpoint of the connection manager.
 //!
-//! The initiator connects, and retries until the queue pair's time-out. The responder starts its
-//! stream when the initiator's first FPDU has come. Before that either end can drop the connection
-//! and begin anew. The initiator does so when it learns its packet sequence number after its hello.
+//! The initiator connects, and retries until the time-out of the queue pair. The responder starts
+//! its stream when the first FPDU of the initiator has arrived. Before that either end can drop
+//! the connection and begin again. The initiator does so when its packet sequence number becomes
+//! known after its hello.
 //!
 //! - [`initiator`]: steps of the initiator only
 //! - [`responder`]: steps of the responder only
 //!
-//! Stages are moved by value. `#[inline(never)]` keeps their stack frames apart, since TCP needs the
-//! stack below them. The endpoint's lock protects all of it.
+//! Stages are moved by value. `#[inline(never)]` keeps their stack frames apart, since TCP needs
+//! the stack below them. The endpoint's lock protects the state machine.
 
 mod initiator;
 mod responder;
@@ -74,17 +75,18 @@ use crate::{
     verbs::counters::ConnFailure, //
 };
 
-/// Milliseconds that an initiator waits for its own packet sequence number, which usually follows
-/// at once, before it connects without it.
+/// The maximum time that an initiator waits for its own packet sequence number, in milliseconds.
+/// The number usually follows at once; after the limit the initiator connects without it.
 const HOLD_MS: u32 = 20;
 
-/// Milliseconds until the second attempt at most; each further one takes twice as long.
+/// The maximum pause before the second attempt, in milliseconds. Each further pause is twice as
+/// long.
 const FIRST_PAUSE_MS: u32 = 10;
 
-/// Milliseconds between attempts at most.
+/// The maximum pause between attempts, in milliseconds.
 const MAX_PAUSE_MS: u32 = 2_000;
 
-/// Milliseconds after the peer's close until it is reported to the owner.
+/// The time between the close of the peer and its report to the owner, in milliseconds.
 const LEFT_MS: u32 = 3_000;
 
 /// The stage of a rendezvous.
@@ -105,24 +107,24 @@ const LEFT_MS: u32 = 3_000;
 /// | PendingReply, Answered | failure, time-out | Await |
 /// | Hold, Tcp, Request, Reply, Pause, Await | time-out of posted work | given up |
 /// | Running | stream ended | over |
-/// | Running | the peer has left, the owner has not noticed | Left |
+/// | Running | an idle peer has closed, not yet reported to the owner | Left |
 /// | Left | 3 s | over |
 enum Stage {
-    /// The initiator waits for its packet sequence number, but not long.
+    /// The initiator waits for its packet sequence number, at most [`HOLD_MS`].
     Hold(Limit),
     /// The initiator waits for its next attempt.
     Pause(Limit),
     /// TCP connects.
     Tcp(Limit),
-    /// The Request goes out, with this hello.
+    /// The Request is being sent, with this hello.
     Request(FrameWriter, Limit, Hello),
-    /// The Reply comes in.
+    /// The Reply is being received.
     Reply(FrameReader, Limit, Hello),
-    /// The responder waits for a request, or for the proof that the one it has is the peer's.
+    /// The responder waits for a request, or for the proof that this request is the peer's.
     Await(Option<ConnRequest>),
-    /// The Reply goes out to the peer.
+    /// The Reply to the peer is being sent.
     PendingReply(FrameWriter, PendingReply),
-    /// The peer's first FPDU comes in.
+    /// The responder waits for the peer's first FPDU.
     Answered(PendingReply),
     /// The stream runs.
     Running(Arc<Stream>),
@@ -130,33 +132,33 @@ enum Stage {
     Left(Limit),
 }
 
-/// A Reply that accepts the peer, until the stream starts.
+/// An accepted connection, until its stream starts.
 struct PendingReply {
     /// The socket.
     socket: Socket,
     /// The parameters.
     agreed: Parameters,
-    /// Our packet sequence number as the peer expects it.
+    /// The packet sequence number of this end that the peer expects.
     claim: u32,
     /// The time limit for the peer.
     limit: Limit,
 }
 
-/// The stage of the receiving end where the peer is the queue pair itself.
+/// The stage of the receiving end if the peer is the queue pair itself.
 enum Mirror {
     /// No receiving end.
     None,
-    /// The Reply goes out.
+    /// The Reply is being sent.
     PendingReply(FrameWriter, PendingReply),
-    /// The first FPDU comes in.
+    /// The receiving end waits for the first FPDU.
     Answered(PendingReply),
 }
 
 /// The outcome of a stage.
 enum Outcome {
-    /// The next stage can go on now.
+    /// The next stage can run now.
     Go(Stage),
-    /// A note has to come first, or the end of a time.
+    /// The next step follows a note, or the end of a time limit.
     Wait(Stage),
     /// This attempt failed; another one follows.
     Retry,
@@ -164,7 +166,8 @@ enum Outcome {
     Fail,
 }
 
-/// The endpoint of a rendezvous, as the connection manager and the queue pair know it.
+/// The endpoint of a rendezvous, with the interfaces to the connection manager and to the queue
+/// pair.
 #[pin_data]
 pub(super) struct RendezvousEndpoint {
     /// The device.
@@ -177,7 +180,7 @@ pub(super) struct RendezvousEndpoint {
 }
 
 impl RendezvousEndpoint {
-    /// The endpoint of a rendezvous that begins. May sleep.
+    /// Makes the endpoint of a rendezvous that begins. May sleep.
     pub(super) fn new(ctx: &StepContext<'_>, rendezvous: Rendezvous) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -189,11 +192,12 @@ impl RendezvousEndpoint {
         )
     }
 
-    /// Hands a connection request to the rendezvous, or refuses it. Process context; sleeps.
+    /// Passes a connection request to the rendezvous, or refuses the request. Process context;
+    /// sleeps.
     pub(super) fn dispatch(&self, request: ConnRequest) {
         let mut request = Some(request);
         if let Some(endpoint) = self.device.registry().endpoint(self.handle) {
-            // Without a device there is no endpoint any more.
+            // An endpoint that has ended returns an error; the request is refused below then.
             let _ = endpoint.change_and_leave(|phase, ctx| {
                 if let Some(rendezvous) = (*self.rendezvous.lock()).as_mut() {
                     if let Some(request) = request.take() {
@@ -239,24 +243,24 @@ pub(crate) struct Rendezvous {
     qp: Attachment,
     /// The sockets and the share of the listener.
     resources: Resources,
-    /// The stage; none only within a step.
+    /// The stage; `None` before the first step and within a step.
     stage: Option<Stage>,
-    /// The attempt of the initiator that is under way.
+    /// The current attempt of the initiator.
     attempt: Option<Attempt>,
-    /// Milliseconds until the next attempt.
+    /// The maximum pause before the next attempt, in milliseconds.
     pause_ms: u32,
-    /// How long work requests still wait, once there are some.
+    /// The time limit of posted work requests; `None` without such work or without a limit.
     patience: Option<Limit>,
     /// The other end, if the peer is the queue pair itself.
     mirror: Mirror,
     /// The stream is ending.
     closing: bool,
-    /// The stream has its time limit for the peer.
+    /// The stream has received its time limit for the peer.
     timed: bool,
 }
 
 impl Rendezvous {
-    /// The beginning.
+    /// Makes a rendezvous before its first step.
     pub(super) fn new(qp: Attachment, resources: Resources) -> Self {
         Self {
             qp,
@@ -271,7 +275,7 @@ impl Rendezvous {
         }
     }
 
-    /// Ends by a reset.
+    /// Makes the release of the sockets reset their connections.
     fn abort(&self) {
         let accepted = self.stage.as_ref().and_then(Stage::socket);
         let own = self.resources.socket.as_ref();
@@ -340,7 +344,7 @@ impl Rendezvous {
         }
     }
 
-    /// Steps of an established rendezvous.
+    /// Makes a step while the stream runs.
     fn run(
         &mut self,
         ctx: &mut StepContext<'_>,
@@ -379,7 +383,8 @@ impl Rendezvous {
             // A failure here fails the next attempt.
             let _ = socket.disconnect();
         }
-        // Half of the time to all of it: initiators that failed together retry apart.
+        // A random pause of half to all of `pause_ms`: initiators that failed together retry at
+        // different times.
         let half = self.pause_ms / 2;
         let pause = half.saturating_add(random::u32() % half.saturating_add(1));
         self.pause_ms = self.pause_ms.saturating_mul(2).min(MAX_PAUSE_MS);
@@ -396,7 +401,7 @@ impl Rendezvous {
         DrivenStep::Over
     }
 
-    /// Goes on at a stage before the stream.
+    /// Makes a step in a stage before the stream.
     #[inline(never)]
     fn go_on(&mut self, ctx: &mut StepContext<'_>, terms: &Terms, stage: Stage) -> Outcome {
         match stage {
@@ -410,7 +415,7 @@ impl Rendezvous {
                 }
                 _ => Outcome::Retry,
             },
-            // Its hello is out of date.
+            // The hello is out of date.
             Stage::Request(_, _, said) | Stage::Reply(_, _, said)
                 if said.psn != terms.local_psn =>
             {
@@ -443,7 +448,7 @@ impl Rendezvous {
         }
     }
 
-    /// Sends what TCP takes of the Request; returns whether that is all.
+    /// Sends as much of the Request as TCP accepts; returns whether it is complete.
     fn send(&self, frame: &mut FrameWriter) -> Result<bool> {
         frame.send(self.resources.socket.as_ref().ok_or(EPIPE)?)
     }
@@ -479,7 +484,7 @@ impl Rendezvous {
 }
 
 impl Stage {
-    /// Where it begins.
+    /// The first stage.
     fn first(terms: &Terms) -> Self {
         match terms.role {
             RendezvousRole::Responder => Self::Await(None),
@@ -487,7 +492,7 @@ impl Stage {
         }
     }
 
-    /// The limit of its time.
+    /// The time limit of the stage, if any.
     fn limit(&self) -> Option<Limit> {
         match self {
             Self::Hold(limit)
@@ -501,7 +506,7 @@ impl Stage {
         }
     }
 
-    /// The accepted socket.
+    /// The accepted socket, if any.
     fn socket(&self) -> Option<&Socket> {
         match self {
             Self::Await(Some(request)) => Some(&request.socket),

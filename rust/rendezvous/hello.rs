@@ -17,7 +17,7 @@ const FLAG_PSN: u8 = 0x01;
 /// The two ends are on one host and have no addresses.
 const FLAG_LOCAL: u8 = 0x02;
 
-/// The largest number of a queue pair, and packet sequence number.
+/// The largest queue pair number, and the largest packet sequence number.
 const MAX: u32 = 0x00ff_ffff;
 
 /// A hello: sender, addressee, and their packet sequence numbers.
@@ -29,14 +29,14 @@ pub(super) struct Hello {
     pub(super) to: u32,
     /// The sender's first packet sequence number, if known yet.
     pub(super) psn: Option<u32>,
-    /// The packet sequence number that the sender expects of the other end.
+    /// The packet sequence number that the sender expects of the addressee.
     pub(super) expects: u32,
     /// The two ends are on one host and have no addresses.
     pub(super) local: bool,
 }
 
 impl Hello {
-    /// The octets.
+    /// Encodes the hello.
     pub(super) fn encode(&self) -> [u8; LEN] {
         let mut flags = 0;
         if self.psn.is_some() {
@@ -57,7 +57,7 @@ impl Hello {
         ]
     }
 
-    /// Reads the octets; `None` if they are anything else.
+    /// Decodes a hello; `None` if the octets are not a hello of this version.
     pub(super) fn parse(octets: &[u8]) -> Option<Self> {
         let octets: &[u8; LEN] = octets.try_into().ok()?;
         let &[

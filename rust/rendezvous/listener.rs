@@ -4,12 +4,12 @@
 //! all hosts agree on.
 //!
 //! A listener exists as long as a responder has a share of it. A connection is in the pending set
-//! ([`half_open`](crate::cm::half_open)) until it is dispatched to the queue pair that it names, for a
-//! limited time. It holds no reference to the network namespace until then: any host may connect at
-//! any time. A peer whose connection is reset without an answer tries again.
+//! ([`half_open`](crate::cm::half_open)) until it is dispatched to the queue pair that it names,
+//! for a limited time. It holds no reference to the network namespace until then: any host may
+//! connect at any time. A peer whose connection is reset without an answer retries.
 //!
-//! Lock order: an endpoint's, the list of listeners, `dispatching`, the pending set, a pending
-//! connection's.
+//! Lock order: the lock of an endpoint, the list of listeners, `dispatching`, the pending set, the
+//! lock of a pending connection.
 
 use core::{
     mem,
@@ -82,9 +82,9 @@ const MIN_AGE_MS: i64 = 100;
 /// The rate of wrong packet sequence numbers for each peer; 2^24 numbers exist.
 const GUESSES: Rate = Rate::new::<32, 1>();
 
-/// A listener, and how many responders share it.
+/// A listener with the number of responders that share it.
 struct Shared {
-    /// Responders.
+    /// The number of responders.
     users: u32,
     /// The listener.
     listener: Arc<RendezvousListener>,
@@ -101,7 +101,7 @@ pub(crate) struct RendezvousListeners {
 }
 
 impl RendezvousListeners {
-    /// None. Process context; sleeps.
+    /// Makes an empty list. Process context; sleeps.
     pub(crate) fn new(qps: Arc<QpTable>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -117,12 +117,13 @@ impl RendezvousListeners {
         &self.qps
     }
 
-    /// Gives a responder a share of the listener of its device's network namespace and L3 master
-    /// device, of index `l3mdev` (0: none). The first share opens it. Process context; sleeps.
+    /// Adds a responder's share of the listener of its device's network namespace and L3 master
+    /// device, of index `l3mdev` (0: none). The first share opens the listener. Process context;
+    /// sleeps.
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE`: the port is in use. `ENODEV` when the device goes.
+    /// `EADDRINUSE`: the port is in use. `ENODEV`: the device is being removed.
     pub(super) fn share(self: &Arc<Self>, device: &CmDevice, l3mdev: u32) -> Result<ListenerShare> {
         let net = device.net_id();
         let mut open = self.open.lock();
@@ -148,7 +149,7 @@ impl RendezvousListeners {
             self.qps.clone(),
         )?;
         let result = share(&listener);
-        // There is room.
+        // The capacity is reserved.
         open.push(Shared { users: 1, listener }, GFP_KERNEL)?;
         Ok(result)
     }
@@ -167,7 +168,7 @@ impl RendezvousListeners {
         shared.users = shared.users.saturating_sub(1);
         if shared.users == 0 {
             if let Ok(shared) = open.remove(at) {
-                // Under the lock: the port is free for the next listener.
+                // Closed under the lock, so that the port is free for the next listener.
                 shared.listener.close();
             }
         }
@@ -206,7 +207,7 @@ struct PendingSet {
 /// The listener of a network namespace.
 #[pin_data]
 pub(crate) struct RendezvousListener {
-    /// A number of the network namespace.
+    /// The identity of the network namespace, only for comparison.
     net: usize,
     /// The index of the L3 master device; 0: none.
     l3mdev: u32,
@@ -215,11 +216,11 @@ pub(crate) struct RendezvousListener {
     /// Wrong guesses, by peer.
     #[pin]
     guesses: Mutex<PeerBudgets>,
-    /// Until the listener is closed.
+    /// The pending set; `None` once the listener is closed.
     #[pin]
     pending: Mutex<Option<PendingSet>>,
-    /// Held by the work items while they run: a connection that they have taken out of the set holds
-    /// no reference to the namespace.
+    /// Held by the work items while they run; [`close`](Self::close) waits for it. A connection
+    /// that a work item has taken out of the set holds no reference to the namespace.
     #[pin]
     dispatching: Mutex<()>,
     /// Accepts connections.
@@ -278,7 +279,7 @@ impl AcceptLoop for RendezvousListener {
     }
 
     fn accept_one(self: &Arc<Self>) -> Result<bool> {
-        // Only this work item inserts, so the room stays.
+        // Only this work item inserts, so the entry remains free.
         let evicted = match &mut *self.pending.lock() {
             Some(pending) => pending.conns.evict_oldest()?,
             None => return Ok(false),
@@ -385,17 +386,17 @@ impl RendezvousListener {
         self.qps.in_net(self.net, number)
     }
 
-    /// Whether it is the one of that network namespace and L3 master device.
+    /// Whether the listener belongs to this network namespace and L3 master device.
     fn is_at(&self, net: usize, l3mdev: u32) -> bool {
         (self.net, self.l3mdev) == (net, l3mdev)
     }
 
-    /// Whether `peer` may guess once more.
+    /// Whether the rate limit allows another guess of `peer`.
     pub(super) fn may_guess(&self, peer: IpAddr) -> bool {
         self.guesses.lock().has_room(peer)
     }
 
-    /// `peer` has guessed a wrong packet sequence number.
+    /// Counts a wrong packet sequence number as a guess of `peer`.
     pub(super) fn has_guessed(&self, peer: IpAddr) {
         self.guesses.lock().add(peer);
     }
@@ -413,7 +414,7 @@ impl RendezvousListener {
         }
     }
 
-    /// Takes a connection whose time limit is over out of the set.
+    /// Removes a connection from the set after its time limit.
     fn take_overdue(&self) -> Option<Arc<PendingConn>> {
         let mut guard = self.pending.lock();
         let limit = params::mpa_request_timeout_ms();

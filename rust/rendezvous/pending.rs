@@ -2,8 +2,8 @@
 
 //! A pending connection: accepted, and not dispatched to a queue pair yet.
 //!
-//! It belongs to the pending set of its listener; its own mutex protects its state. A work item reads
-//! its Request.
+//! The pending set of the listener owns the connection, whose mutex protects its state. A work
+//! item reads the Request.
 
 use iwarp_wire::mpa::startup::FrameKind;
 use kernel::{
@@ -45,10 +45,10 @@ use crate::{
 /// | --- | --- | --- |
 /// | Reading | Request | dispatched; Closed, or Parked if the queue pair has no peer |
 /// | Reading | anything else, time-out, evicted | Closed |
-/// | Parked | queue pair gets a peer | dispatched; Closed |
+/// | Parked | the owner of the queue pair names a peer | dispatched; Closed |
 /// | Parked | peer closes, time-out, evicted | Closed |
 enum ConnState {
-    /// The Request comes in.
+    /// The Request is being received.
     Reading(FrameReader, UnheldSocket),
     /// The request waits until its queue pair has a peer.
     Parked(ConnRequest),
@@ -81,7 +81,7 @@ impl WorkItem for PendingConn {
 }
 
 impl PendingConn {
-    /// A new connection.
+    /// Makes a pending connection of an accepted socket. Process context; sleeps.
     pub(super) fn new(
         listener: &Arc<RendezvousListener>,
         socket: UnheldSocket,
@@ -140,12 +140,12 @@ impl PendingConn {
                         *state = ConnState::Reading(reader, socket);
                         return;
                     }
-                    // From here on a queue pair may take the socket.
+                    // From here on the socket holds its namespace, since a queue pair may take it.
                     Ok(Some(frame)) => match socket.hold() {
                         Ok(socket) => ConnRequest::new(socket, &frame),
                         Err(_) => None,
                     },
-                    // A peer that sends no Request gets no answer.
+                    // A peer that sends no Request receives no Reply.
                     Err(_) => None,
                 },
                 ConnState::Parked(request) if !request.is_closed() => {
@@ -170,8 +170,8 @@ impl PendingConn {
             Dispatch::Done => {}
             Dispatch::Later(request) => {
                 if self.listener.park(self, request).is_ok() {
-                    // The queue pair may have got its peer meanwhile, and have looked for parked
-                    // requests before this one was.
+                    // The owner may have named the peer meanwhile, and searched for parked
+                    // requests before this one was parked.
                     if super::is_expecting(&self.listener, number) {
                         if let Some(request) = self.listener.take_parked(number) {
                             let _ = super::dispatch(&self.listener, request);

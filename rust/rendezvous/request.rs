@@ -49,15 +49,17 @@ use crate::{
 pub(super) enum Verdict {
     /// The request is the peer's.
     Peer,
-    /// Not known: neither end knows a number of its own yet that the other one expects.
+    /// Unknown: neither end has its own packet sequence number yet, which the other end could
+    /// check.
     Unproven,
     /// The request is not the peer's.
     Mismatch,
 }
 
-/// The policy of this end in the MPA start-up, with `ird` Reads of the peer.
+/// The negotiation policy of this end; the peer may have `ird` RDMA Reads outstanding.
 ///
-/// The peer's room limits our own Reads: their number is not known before `RTS`. `crc`: CRCs are asked for.
+/// The peer's IRD limits the RDMA Reads of this end, since their number is not known before `RTS`.
+/// `crc`: this end requests CRCs.
 pub(super) fn policy(crc: bool, ird: u16) -> Policy {
     Policy {
         revision: iwarp_wire::mpa::startup::Revision::Two,
@@ -86,7 +88,7 @@ pub(super) fn hello(terms: &Terms, qpn: Qpn) -> Hello {
     }
 }
 
-/// The verdict on `hello`, which came over the right path.
+/// The verdict on `hello`, which arrived over the peer's path.
 pub(super) fn judge(hello: &Hello, terms: &Terms, qpn: Qpn) -> Verdict {
     let meant = hello.to == qpn.get()
         && hello.from == terms.remote
@@ -114,7 +116,7 @@ pub(super) struct ConnRequest {
 }
 
 impl ConnRequest {
-    /// Parses a Request. Resets the connection if it is none of a rendezvous.
+    /// Parses a Request. Resets the connection if the Request is not one of a rendezvous.
     pub(super) fn new(socket: Socket, request: &Frame<'_>) -> Option<Self> {
         let ends = socket.local_addr().ok().zip(socket.peer_addr().ok());
         let enhanced = request
@@ -164,9 +166,9 @@ impl ConnRequest {
         }
     }
 
-    /// The address to which a wrong packet sequence number is counted as a guess. It is one if the
-    /// hello names queue pair `qpn` and its peer, and the connection came over the peer's path.
-    /// `None`: no guess.
+    /// The address to which a wrong packet sequence number is counted as a guess; `None`: no
+    /// guess. A wrong number is a guess if the hello names queue pair `qpn` and its peer, and the
+    /// connection came over the peer's path.
     pub(super) fn guesser(&self, terms: &Terms, qpn: Qpn, ifindex: u32) -> Option<IpAddr> {
         let hello = &self.hello;
         let guesses = hello.to == qpn.get()
@@ -174,17 +176,17 @@ impl ConnRequest {
             && self.arrived_by(&terms.reach, ifindex);
         guesses.then_some(match terms.reach {
             Reach::Ip { remote, .. } => remote,
-            // All addresses of the loopback interface are this host's.
+            // The loopback interface has only addresses of this host.
             Reach::Local => IpAddr::V4(Ipv4Addr::LOCALHOST),
         })
     }
 
-    /// Closes the connection by a reset without an answer: the initiator tries again.
+    /// Resets the connection without a Reply: the initiator retries.
     pub(super) fn reset(self) {
         self.socket.set_linger_abort();
     }
 
-    /// The Reply that accepts the connection, and what is agreed on.
+    /// The Reply that accepts the connection, and the agreed parameters.
     pub(super) fn accept(&self, terms: &Terms, qp: &Qp) -> Result<(FrameWriter, Parameters)> {
         let hello = hello(terms, qp.qpn()).encode();
         let policy = policy(qp.device().settings().crc(), terms.ird);
@@ -192,14 +194,15 @@ impl ConnRequest {
         Ok((FrameWriter::new(&reply)?, agreed))
     }
 
-    /// Refuses the connection for good by a Reply without private data.
+    /// Refuses the connection permanently, by a Reply without private data.
     pub(super) fn refuse(self) {
         let reply = policy(params::crc(), 0).reject(&self.mpa_request, &[]);
         if let Ok(mut frame) = FrameWriter::new(&reply) {
-            // TCP's buffer is empty, so there is room; else the peer tries again.
+            // The send buffer is empty, so the Reply fits; otherwise the peer retries.
             let _ = frame.send(&self.socket);
         }
-        // The socket is freed at once, whatever becomes of the answer: it would keep the namespace.
+        // The socket is freed at once, even if the Reply is lost: otherwise it would hold the
+        // namespace.
         self.socket.set_linger_abort();
     }
 }

@@ -41,11 +41,11 @@ use crate::{
 
 /// A connection that waits for a decision of `iw_cm`.
 pub(crate) struct Offered {
-    /// Where it came in.
+    /// The listener that accepted the connection.
     pub(super) listener: Arc<Listener>,
     /// The peer's Request.
     pub(super) request: Frame<'static>,
-    /// The addresses.
+    /// The addresses of the connection.
     pub(super) peers: Peers,
     /// The socket.
     pub(super) socket: Socket,
@@ -61,12 +61,15 @@ impl Offered {
         Next::Wait(Phase::Offered(self))
     }
 
-    /// Refuses.
+    /// Sends a Reply that refuses the connection, with `private_data`.
     pub(super) fn refuse(self, private_data: &[u8]) -> Result {
         refuse(&self.socket, &self.request, private_data)
     }
 
-    /// Accepts: sends the Reply, or what TCP takes of it. After an error the peer has been told.
+    /// Accepts the connection: sends the Reply, or as much as TCP accepts.
+    ///
+    /// Before an error returns, the peer is sent a refusing Reply, a Terminate or a reset, unless
+    /// the connection had ended.
     pub(super) fn accept(
         self,
         ctx: &mut StepContext<'_>,
@@ -84,7 +87,8 @@ impl Offered {
             .ok_or(EINVAL)
             .and_then(|qp| Attachment::new(qp, ctx.endpoint))
             .and_then(|qp| Ok((qp, FrameWriter::new(&reply)?)))
-            // A work item has accepted the connection; from now on it is charged to its user.
+            // A work item has accepted the connection from TCP. Its memory is charged to the user
+            // from now on.
             .and_then(|prepared| self.socket.charge_to_caller().map(|()| prepared));
         let (qp, frame) = match prepared {
             Ok(prepared) => prepared,

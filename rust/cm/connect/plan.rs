@@ -32,20 +32,20 @@ use crate::{
     verbs::settings::Settings, //
 };
 
-/// What the user wants.
+/// The parameters of an initiator.
 pub(super) struct Plan {
     /// The addresses.
     pub(super) peers: Peers,
     /// The type of service.
     tos: Option<u8>,
-    /// What to ask for.
+    /// The negotiation policy.
     pub(super) policy: Policy,
     /// The user's private data.
     private_data: KVec<u8>,
 }
 
 impl Plan {
-    /// The plan for a user's request on a device of these settings.
+    /// Makes the plan for a connect call on a device with these settings.
     pub(super) fn new(
         call: &ConnectCall,
         param: &ConnParam<'_>,
@@ -66,16 +66,18 @@ impl Plan {
         FrameWriter::new(&self.policy.request(&self.private_data))
     }
 
-    /// Makes a socket of the current process that connects, and limits the time for that.
+    /// Makes a socket in the context of the current process, begins to connect it, and sets the
+    /// time limit.
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE`: the port that the user has chosen is in use, or connected to that peer.
+    /// `EADDRINUSE`: the port that the user has chosen is in use, or is connected to that peer.
     pub(super) fn open(&self, ctx: &mut StepContext<'_>) -> Result<Socket> {
         let local = &self.peers.local;
         let socket = self.prepare(local, ctx)?;
         match self.connect(&socket, ctx) {
-            // It has an address of its own, so there is such a connection already.
+            // The socket has its own address, so a connection between these two addresses exists
+            // already.
             Err(EADDRNOTAVAIL) if local.port() != 0 && socket.gives_out(local.port()) => {
                 let mut any = *local;
                 any.set_port(0);
@@ -87,7 +89,7 @@ impl Plan {
         }
     }
 
-    /// Makes a socket with an address.
+    /// Makes a socket that is bound to `local`.
     fn prepare(&self, local: &SocketAddr, ctx: &StepContext<'_>) -> Result<Socket> {
         let remote = &self.peers.remote;
         let socket = Socket::create(&ctx.device.netns().ok_or(ENODEV)?, Family::of(remote))?;
@@ -95,7 +97,7 @@ impl Plan {
         if let Some(tos) = self.tos {
             socket.set_tos(tos);
         }
-        // Within a VRF there are addresses and routes of its own.
+        // A VRF has its own addresses and routes.
         let l3mdev = ctx.device.l3mdev();
         if l3mdev != 0 {
             socket.bind_to_device(l3mdev)?;
@@ -108,18 +110,18 @@ impl Plan {
         Ok(socket)
     }
 
-    /// Has the socket connect from its address, perhaps again, and limits the time for that.
+    /// Begins to connect the socket from its address, possibly again, and sets the time limit.
     pub(super) fn connect(&self, socket: &Socket, ctx: &mut StepContext<'_>) -> Result {
         socket.connect_nonblocking(&self.peers.remote)?;
         ctx.timer.set(params::connect_timeout_ms());
         Ok(())
     }
 
-    /// Gives the socket its own address.
+    /// Binds the socket to `local`.
     ///
-    /// rdma_cm draws a port from the range of TCP's own without asking TCP. If another socket has
-    /// that port, TCP draws a new one. A port that the user has chosen is usually outside that
-    /// range.
+    /// `rdma_cm` chooses an ephemeral port without a check for TCP sockets that have this port. If
+    /// there is one, TCP chooses a new port. A port that the user has chosen is usually outside
+    /// that range.
     fn bind(socket: &Socket, local: &SocketAddr) -> Result {
         match socket.bind(local) {
             Err(EADDRINUSE) if socket.gives_out(local.port()) => {

@@ -52,12 +52,12 @@ impl Handler for Endpoint {
 struct Callbacks {
     /// The endpoint.
     endpoint: Arc<Endpoint>,
-    /// Events of the stream are noted.
+    /// Whether events of the stream are noted.
     tells: bool,
 }
 
 impl Callbacks {
-    /// Makes one, and counts it.
+    /// Makes the callbacks, and counts them in the endpoint.
     fn new(endpoint: &Arc<Endpoint>, tells: bool) -> Result<Arc<Self>> {
         let callbacks = Self {
             endpoint: endpoint.clone(),
@@ -67,14 +67,14 @@ impl Callbacks {
             let mut notes = endpoint.notes.lock();
             notes.refs = notes.refs.saturating_add(1);
         }
-        // Should this fail, dropping it counts it off.
+        // If the allocation fails, `drop` uncounts the callbacks.
         Ok(Arc::new(callbacks, GFP_KERNEL)?)
     }
 }
 
 impl Attached for Callbacks {
     fn qp_leaving(&self, _how: Leaving) {
-        // Without a stream nothing ends gracefully.
+        // Without a stream there is no graceful end.
         self.endpoint.abort();
     }
 
@@ -107,7 +107,7 @@ impl StreamUser for Callbacks {
     }
 }
 
-/// An endpoint's hold on a queue pair, which is not destroyed while there is one.
+/// The attachment of an endpoint to a queue pair, whose destruction waits until it is dropped.
 pub(crate) struct Attachment {
     /// The queue pair.
     qp: Arc<Qp>,
@@ -128,8 +128,8 @@ impl Attachment {
         &self.qp
     }
 
-    /// The callbacks of the receiving end's stream, where a queue pair is connected to itself: its
-    /// other stream reports the connection's events.
+    /// The callbacks for the receiving end's stream of a queue pair that is connected to itself.
+    /// They note no events, since the other stream reports those of the connection.
     pub(crate) fn mirror_user(&self) -> Result<Arc<dyn StreamUser>> {
         Ok(Callbacks::new(&self.callbacks.endpoint, false)?)
     }

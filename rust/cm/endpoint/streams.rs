@@ -16,20 +16,20 @@ use crate::stream::{
 pub(crate) struct Streams([Option<Arc<Stream>>; 2]);
 
 impl Streams {
-    /// Adds one.
+    /// Adds a stream.
     pub(crate) fn add(&mut self, stream: &Arc<Stream>) {
         if let Some(free) = self.0.iter_mut().find(|place| place.is_none()) {
             *free = Some(stream.clone());
         }
     }
 
-    /// Takes them all; `None` if there are none.
+    /// Takes all streams; `None` if there are none.
     pub(crate) fn take(&mut self) -> Option<Self> {
         let some = self.0.iter().any(Option::is_some);
         some.then(|| mem::take(self))
     }
 
-    /// Resets their connections.
+    /// Resets the connections of the streams.
     pub(crate) fn abort(&self) {
         for stream in self.0.iter().flatten() {
             stream.close(Close::Abort);

@@ -41,13 +41,13 @@ use iwarp_wire::{
 };
 
 impl Rendezvous {
-    /// Has the socket connect.
+    /// Begins to connect the socket.
     #[inline(never)]
     pub(super) fn connect(&mut self, ctx: &mut StepContext<'_>, terms: &Terms) -> Outcome {
         let Some(socket) = &self.resources.socket else {
             return Outcome::Fail;
         };
-        // An attempt that was aborted has ended.
+        // An aborted attempt ends before the next one is counted.
         self.attempt = None;
         self.attempt = Attempt::begin(ctx.device);
         if self.attempt.is_none() {
@@ -82,7 +82,7 @@ impl Rendezvous {
         }
     }
 
-    /// Whether the device has its connections ask for CRCs.
+    /// Whether the settings of the device request CRCs.
     fn asks_for_crc(&self) -> bool {
         self.qp.qp().device().settings().crc()
     }
@@ -102,7 +102,7 @@ impl Rendezvous {
             Ok(Some(frame)) => frame,
             Ok(None) if limit.is_over() => return Outcome::Retry,
             Ok(None) => return Outcome::Wait(Stage::Reply(reader, limit, said)),
-            // Another service has the port on the peer's host.
+            // Another service uses the port on the peer's host.
             Err(ReadError::Malformed(_)) => return Outcome::Fail,
             Err(ReadError::Closed | ReadError::Broken(_)) => return Outcome::Retry,
         };

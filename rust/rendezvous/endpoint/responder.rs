@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The responder of a connection (docs/rendezvous.md, section 4), which a queue pair that is
-//! connected to itself is too.
+//! The responder of a connection (docs/rendezvous.md, section 4), and the receiving end of a queue
+//! pair that is connected to itself.
 
 use kernel::prelude::*;
 
@@ -36,12 +36,12 @@ use crate::{
     verbs::counters::Counter, //
 };
 
-/// Octets behind the Reply that are read before the stream begins.
+/// The maximum number of octets after the Reply that are read before the stream starts.
 const FIRST_OCTETS: usize = 64;
 
 impl Rendezvous {
-    /// Makes the steps of the receiving end where the peer is the queue pair itself. When that
-    /// fails the sending end notices.
+    /// Makes the steps of the receiving end if the peer is the queue pair itself. A failure closes
+    /// its connection, which the sending end detects.
     #[inline(never)]
     pub(super) fn advance_mirror(&mut self, ctx: &mut StepContext<'_>, terms: &Terms) {
         loop {
@@ -66,7 +66,7 @@ impl Rendezvous {
         }
     }
 
-    /// Checks whether a request is the peer's.
+    /// Checks whether a request is from the peer.
     #[inline(never)]
     pub(super) fn judge_request(
         &self,
@@ -101,7 +101,7 @@ impl Rendezvous {
         }
     }
 
-    /// Whether the connection is closed without an answer, since too many guesses came from its
+    /// Whether the connection is reset without a Reply, because of too many guesses from its
     /// address.
     fn is_silenced(&self, ctx: &StepContext<'_>, terms: &Terms, request: &ConnRequest) -> bool {
         let guesser = request.guesser(terms, self.qp.qp().qpn(), ctx.device.ifindex());
@@ -111,7 +111,8 @@ impl Rendezvous {
         }
     }
 
-    /// Prepares the Reply for the peer. The connection belongs to the queue pair's owner from now on.
+    /// Prepares the Reply to the peer. The connection is assigned to the owner of the queue pair
+    /// from now on.
     fn accept_request(
         &self,
         terms: &Terms,
@@ -142,7 +143,7 @@ impl Rendezvous {
         }
     }
 
-    /// Starts the stream when the first octets of the peer's first FPDU are there.
+    /// Starts the stream when the first octets of the peer's first FPDU have arrived.
     #[inline(never)]
     pub(super) fn begin(
         &self,
@@ -213,14 +214,14 @@ impl Rendezvous {
             return;
         }
         self.stage = Some(match (stage, verdict) {
-            // A proven request replaces one whose peer has not gone on; any request replaces an
-            // unproven one.
+            // A proven request replaces one whose first FPDU has not arrived. An unproven request
+            // replaces one without a Reply.
             (Stage::Await(_) | Stage::PendingReply(..) | Stage::Answered(_), Verdict::Peer)
             | (Stage::Await(_), Verdict::Unproven) => {
                 request.socket.install(ctx.endpoint.clone());
                 Stage::Await(Some(request))
             }
-            // The peer may try again.
+            // The request is dropped without a Reply, so that the peer may retry.
             (stage @ (Stage::PendingReply(..) | Stage::Answered(_)), Verdict::Unproven) => stage,
             (stage, _) => {
                 request.refuse();
@@ -229,7 +230,7 @@ impl Rendezvous {
         });
     }
 
-    /// Accepts a request where the peer is the queue pair itself.
+    /// Handles a request if the peer is the queue pair itself.
     fn accept_own_request(
         &mut self,
         ctx: &mut StepContext<'_>,
@@ -238,8 +239,8 @@ impl Rendezvous {
         verdict: Verdict,
     ) {
         let waits = matches!(self.stage, Some(Stage::Request(..) | Stage::Reply(..)));
-        // The end may not have its own packet sequence number yet, but has the expected one of its
-        // peer.
+        // This end may not have its own packet sequence number yet. But the number that it expects
+        // of the peer is set.
         let ours = request.hello.expects == terms.remote_psn;
         match verdict {
             Verdict::Peer | Verdict::Unproven if waits && ours => {
