@@ -112,13 +112,13 @@ many_connections() {
 refused_connections() {
 	local sockets_before i
 	sockets_before=$(sockets)
-	for i in $(seq 20); do
+	for i in $(seq "$(rounds 20)"); do
 		if timeout 10 rping -c -a "$RDMA_V4" -p 7999 -C 1 >"$WORK/refused.log" 2>&1; then
 			die "connected to nobody ($i)"
 		fi
 	done
 	wait_for 20 "as few TCP sockets as before" sockets_back "$sockets_before"
-	ok "20 refused connections"
+	ok "$(rounds 20) refused connections"
 }
 
 # freed: prints how many devices ib_core has freed since the probe was set.
