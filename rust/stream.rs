@@ -2,22 +2,24 @@
 
 //! One connection on the wire, from the end of the MPA start-up to the last FIN.
 //!
-//! A [`Stream`] joins a queue pair to a TCP socket in full operation phase (RFC 5044 section 7,
-//! RFC 5041, RFC 5040). All of its protocol state belongs to the context that holds the socket
-//! exclusively; `docs/locking.md` lists the three ways to hold it. `iwarp_wire` takes the
-//! decisions of the protocol; this module carries them out.
+//! A [`Stream`] connects a queue pair to a TCP socket in full operation phase (RFC 5044 section
+//! 7, RFC 5041, RFC 5040). The socket lock guards all of its protocol state; `docs/locking.md`
+//! lists the three ways to hold a socket. The crate `iwarp_wire` makes the protocol decisions,
+//! and this module executes them.
 //!
-//! - [`config`]: what the start-up agreed on; [`events`]: what a stream tells of its life
+//! - [`config`]: the result of the MPA start-up; [`events`]: the events of a stream
 //! - [`batch`]: one hold of the socket lock, from receive to acknowledgment
-//! - [`rx`]: what comes in, [`tx`]: what goes out
-//! - [`ctx`]: what both directions see in a batch, [`read_queues`]: Reads of both ends
+//! - [`rx`]: the receive direction; [`tx`]: the transmit direction
+//! - [`ctx`]: the state that both directions share in a batch; [`read_queues`]: the ORQ and the
+//!   IRQ
 //! - [`inflight`]: completion of work requests, in posting order
 //! - [`deferred`]: deferred work, by context
 //! - [`mr_cache`]: regions pinned for one batch
-//! - [`mem_reserve`]: memory that TCP keeps for bulk, [`excess`]: memory that TCP does not account
-//! - [`patience`]: the limit for a silent peer
-//! - [`quirk_siw_takeover`]: a workaround for responders that overlook what they were sent
-//! - [`teardown`]: the ways a stream ends; [`info`]: what it tells of itself
+//! - [`mem_reserve`]: memory reserved for bulk transfers
+//! - [`excess`]: memory that TCP does not account
+//! - [`patience`]: the time limit for a peer that does not answer
+//! - [`quirk_siw_takeover`]: a workaround for siw responders that miss early FPDUs
+//! - [`teardown`]: the end of a stream; [`info`]: its state for `rdma resource show`
 
 mod batch;
 mod config;
@@ -122,53 +124,55 @@ use crate::{
     verbs::qp_queues::QpQueues, //
 };
 
-/// Bursts that a doorbell, callback or WQ_HIGHPRI work item sends before it leaves the rest to a
-/// work item: about 1 MiB.
+/// The largest number of bursts that one doorbell, callback or work item sends: about 1 MiB. A
+/// further work item sends the rest.
 const BURSTS_PER_ENTRY: u32 = 16;
 
 /// A connection in full operation phase.
 ///
-/// References are held by its queue pair until `stream_ended`, by the socket's callbacks until
-/// the socket is released, and by queued work items.
+/// The queue pair holds a reference until [`StreamOwner::ended`], and the socket's callbacks
+/// until the release of the socket. Each queued work item holds one.
 #[pin_data]
 pub(crate) struct Stream {
-    /// State that belongs to the holder of the socket.
+    /// The state that the socket lock guards.
     state: SockCell<StreamState>,
     /// The socket, until it is released. Taken in process context only.
     #[pin]
     socket: Mutex<Option<Socket>>,
-    /// Segments that TCP has sent again, as far as the device's counters know.
+    /// Retransmitted segments that the device's counters include.
     retransmits_told: Atomic<u32>,
-    /// A local close that has not been carried out.
+    /// A local close that is not executed yet.
     #[pin]
     wish: SpinLockIrq<Option<Close>>,
     /// Transmit ownership.
     tx_owner: TxOwner,
     /// Doorbell batching of the send queue.
     doorbells: DoorbellBatcher,
-    /// Serves a deferred doorbell.
+    /// Transmits at the end of a doorbell delay.
     #[pin]
     doorbell_timer: SoftTimer<Stream>,
-    /// Looks for a receive for the held Send.
+    /// Checks for a receive for the held Send.
     #[pin]
     receive_look: SoftTimer<Stream, 1>,
-    /// Continues in softirq where a budget ended.
+    /// Continues in softirq context after an exhausted budget.
     #[pin]
     soft: Work<Self, 0>,
-    /// The previous work item is queued to report read octets to TCP.
+    /// `soft` is queued to report read octets to TCP.
     ack_queued: Atomic<bool>,
-    /// Continues in a WQ_HIGHPRI thread, where a budget ended and other threads want the CPU.
+    /// Continues in a WQ_HIGHPRI worker after an exhausted budget, if other threads wait for the
+    /// CPU.
     #[pin]
     highpri: Work<Self, 4>,
-    /// The item before is queued or running. A hint: no work depends on it.
+    /// `highpri` is queued or running. A hint: no work depends on it.
     highpri_queued: Atomic<bool>,
-    /// Continues in process context: the socket was owned, a local close, the release.
+    /// Runs in process context: work on a socket that a thread owned, a local close, the release.
     #[pin]
     process: Work<Self, 1>,
     /// Retries an allocation.
     #[pin]
     retry: DelayedWork<Self, 2>,
-    /// Ends the wait for a peer that does not close.
+    /// The deadline of the current phase: for a peer that does not close, or for a repeated RTR
+    /// frame.
     #[pin]
     deadline: DelayedWork<Self, 3>,
     /// Checks whether the stream still needs its memory.
@@ -203,13 +207,13 @@ impl_has_soft_timer! {
 impl Stream {
     /// Puts a socket into full operation phase for the queue pair of `owner`.
     ///
-    /// The start-up frame of this side has been handed to TCP completely. On return the initiator
-    /// may send; what already arrived has been worked on. Process context, may sleep.
+    /// The caller has passed the whole start-up frame of this end to TCP. On return an initiator
+    /// may send, and octets that had arrived are processed. Process context; sleeps.
     ///
     /// # Errors
     ///
-    /// Returns the socket, with nothing changed, if memory is missing or the queue pair can not be
-    /// connected (any more).
+    /// The socket is returned unchanged. `ENOMEM`: no memory. Errors of
+    /// [`StreamOwner::starting`].
     pub(crate) fn start(
         queues: Arc<QpQueues>,
         owner: Arc<dyn StreamOwner>,
@@ -238,7 +242,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Allocates a stream that does nothing yet. May sleep.
+    /// Allocates a stream whose start is not complete. Process context; sleeps.
     #[inline(never)]
     fn new(served: Served, socket: &Socket, config: Config) -> Result<Arc<Self>> {
         let coalesce = served.settings().doorbell_coalesce_usecs();
@@ -268,9 +272,10 @@ impl Stream {
         )
     }
 
-    /// Sends what the send queue holds, as far as TCP takes it. Any context.
+    /// Transmits work requests of the send queue until TCP's send buffer is full. Any context.
     ///
-    /// Works in the caller where the socket is free, else leaves the work to a work item.
+    /// Transmits in the context of the caller. A work item transmits with interrupts off, while a
+    /// thread owns the socket, and after [`BURSTS_PER_ENTRY`] bursts.
     pub(crate) fn kick(self: &Arc<Self>) {
         let this = self.as_arc_borrow();
         if irqs_off() {
@@ -295,16 +300,16 @@ impl Stream {
         }
     }
 
-    /// Has the stream check at once for a receive for its held Send. Any context but hard
-    /// interrupts.
+    /// Starts a check for a receive for the held Send. Any context except hard interrupts.
     pub(crate) fn receive_posted(self: &Arc<Self>) {
         self.receive_look.cancel();
         SoftTimer::<_, 1>::start(self.clone(), 1);
     }
 
-    /// Ends the stream. Any context; carried out by a work item.
+    /// Requests the end of the stream. Any context; a work item executes the request.
     ///
-    /// Once the stream ended on its own this does nothing.
+    /// After the end of the stream only [`Close::Abort`] has an effect: the release of the socket
+    /// resets the connection.
     pub(crate) fn close(self: &Arc<Self>, how: Close) {
         {
             let mut wish = self.wish.lock();
@@ -315,9 +320,11 @@ impl Stream {
         self.as_arc_borrow().queue_process();
     }
 
-    /// Limits how long the peer may leave data unacknowledged, in milliseconds; 0: as the system
-    /// does. With `for_ever` the peer may keep its window closed, and the limit is for a peer that
-    /// does not answer. Process context; sleeps.
+    /// Limits the time for which the peer may leave data unacknowledged, in milliseconds; 0: the
+    /// default of the system. Process context; sleeps.
+    ///
+    /// With `for_ever` the peer may keep its window closed without limit. The limit then ends the
+    /// connection of a peer that does not answer.
     pub(crate) fn set_patience(self: &Arc<Self>, millis: u32, for_ever: bool) {
         let (of_tcp, own) = if for_ever { (0, millis) } else { (millis, 0) };
         if let Some(socket) = &*self.socket.lock() {
@@ -333,7 +340,7 @@ impl Stream {
         self.as_arc_borrow().schedule(deferred);
     }
 
-    /// One batch of work for the holder of the socket.
+    /// Runs batches for the holder of the socket, until no nested callback is noted.
     #[inline]
     fn work(
         self: ArcBorrow<'_, Self>,
@@ -342,8 +349,8 @@ impl Stream {
         bursts: u32,
     ) -> Progress {
         let Ok(mut opened) = self.state.open(locked) else {
-            // A callback out of a call into TCP further up the stack. Room needs no note: that call
-            // is about to return.
+            // The callback is nested in a call into TCP further up the stack. Free space needs no
+            // note: that call is about to return.
             if receive {
                 self.state.note(locked);
             }
@@ -375,17 +382,17 @@ impl Stream {
         }
     }
 
-    /// Sends up to `bursts` bursts. Leaves it to a work item if the socket has an owner, or to the
-    /// transmit owner. Any context with interrupts on.
+    /// Sends up to `bursts` bursts, unless another context is the transmit owner. If a thread
+    /// owns the socket, a work item sends. Any context with interrupts on.
     fn send(self: &Arc<Self>, bursts: u32) -> Progress {
         self.tx_owner.transmit(self, bursts)
     }
 
-    /// As [`Self::work`] inside a callback: what exceeds the budget is left to softirq.
+    /// [`Self::work`] in a callback; a work item sends what exceeds the budget.
     #[inline]
     fn work_in_callback(self: ArcBorrow<'_, Self>, locked: &mut Locked, receive: bool) {
         let _bh = BhGuard::new();
-        // The transmit owner sends what the callback would, when it has the socket.
+        // A running transmit owner sends in place of the callback, when it locks the socket.
         let bursts = match self.tx_owner.is_running() {
             true => 0,
             false => self.callback_budget(),
@@ -402,7 +409,7 @@ impl Handler for Stream {
     }
 
     fn write_space(this: ArcBorrow<'_, Self>, mut socket: CallbackSock<'_>) {
-        // While there is too little room TCP is to call again: the mark stays.
+        // With too little free space `SOCK_NOSPACE` stays set: TCP calls again.
         if socket.stream_writable() {
             socket.clear_nospace();
             this.work_in_callback(&mut socket, false);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One hold of the socket lock.
+//! The work of one hold of the socket lock.
 //!
-//! [`StreamState`] lies in the stream and belongs to the context that holds the socket. For one batch of work
-//! the holder makes a [`Batch`] of it: the protocol state, the queue pair, and the memory the
-//! batch touches. Both directions get the context and the read queues, and not each other. The batch
-//! ends before the socket is given back.
+//! [`StreamState`] is the part of a stream that the socket lock guards. The holder of the socket
+//! makes a [`Batch`] of it: the protocol state, the queue pair, and the regions that the batch
+//! accesses. Each direction accesses the context and the read queues, but not the other
+//! direction. A batch ends before the socket lock is released.
 
 use kernel::{
     prelude::*,
@@ -70,33 +70,33 @@ use crate::{
 /// | Ended (behind a disconnect) | closed window, no progress for 400 ms: reset | Over |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum StreamPhase {
-    /// The callbacks may come already, but the start is not finished.
+    /// The start is not complete; callbacks may run already.
     Starting,
-    /// Full operation.
+    /// Full operation phase.
     Open,
-    /// The send queue is worked off, then FIN is sent.
+    /// Posted work requests are executed, then FIN is sent.
     Closing,
-    /// The message in progress is finished, then FIN is sent; what comes in is thrown away.
+    /// The message in progress is sent, then FIN. Received octets are discarded.
     Leaving,
-    /// The end was reported to the queue pair. A Terminate may be on its way; what comes in is
-    /// thrown away.
+    /// The end was reported to the queue pair. A Terminate may have to be sent. Received octets
+    /// are discarded.
     Ended,
     /// The socket can be released.
     Over,
 }
 
-/// The queue pair and the owner, until the socket is released.
+/// The queue pair and the user of a stream, until the socket is released.
 pub(super) struct Served {
     /// The data path of the queue pair.
     queues: Arc<QpQueues>,
-    /// The queue pair.
+    /// The queue pair as the owner of the stream.
     owner: Arc<dyn StreamOwner>,
     /// The user that started the stream.
     user: Arc<dyn StreamUser>,
 }
 
 impl Served {
-    /// The queue pair, by its data path and as the owner, and the user.
+    /// Combines the data path of the queue pair, the queue pair as the owner, and the user.
     pub(super) fn new(
         queues: Arc<QpQueues>,
         owner: Arc<dyn StreamOwner>,
@@ -120,15 +120,15 @@ impl Served {
     }
 }
 
-/// All that belongs to the holder of the socket.
+/// The state of a stream that the socket lock guards.
 pub(super) struct StreamState {
     /// The queue pair and the user.
     link: Option<Served>,
-    /// What the start-up agreed on.
+    /// The parameters that the MPA start-up negotiated.
     pub(super) agreed: Agreed,
-    /// What both directions share.
+    /// The state that both directions share.
     pub(super) shared: Shared,
-    /// The protocol.
+    /// The protocol state.
     pub(super) proto: Proto,
 }
 
@@ -136,28 +136,28 @@ pub(super) struct StreamState {
 pub(super) struct Proto {
     /// The phase.
     pub(super) phase: StreamPhase,
-    /// What comes in.
+    /// The receive direction.
     pub(super) rx: Rx,
-    /// What goes out.
+    /// The transmit direction.
     pub(super) tx: Tx,
-    /// Reads of both ends.
+    /// The ORQ and the IRQ.
     pub(super) reads: ReadQueues,
-    /// How the stream ends.
+    /// The state of the end of the stream.
     pub(super) ending: Ending,
-    /// The workaround for a silent siw responder.
+    /// The workaround for siw responders.
     pub(super) siw_takeover: SiwTakeover,
     /// Octets that were read and not yet reported to TCP.
     pub(super) ack_batch: AckBatch,
-    /// Memory that TCP keeps.
+    /// The memory that TCP has reserved.
     pub(super) reserve: Reserve,
-    /// A check of both is due.
+    /// A check of reserved and of unaccounted memory is queued.
     pub(super) mem_watched: bool,
-    /// How long the peer may be silent.
+    /// The time limit for a peer that does not answer.
     pub(super) patience: Patience,
 }
 
 impl Proto {
-    /// The protocol of a stream that is being started, made in its place.
+    /// The initial protocol state of a stream, initialized in place.
     fn init(config: Config, reads: ReadQueues) -> impl Init<Self> {
         init!(Self {
             phase: StreamPhase::Starting,
@@ -177,12 +177,14 @@ impl Proto {
     }
 }
 
-/// Milliseconds for which a stream without other memory to give back keeps its page fragment.
-/// Short, as an idle connection is to hold little; so long that few looks find one in use.
+/// Milliseconds after which a stream without other memory to release checks its page fragment.
+/// The time is short, since an idle connection should hold little memory. It is long enough that
+/// few checks find the fragment in use.
 const FRAGMENT_MS: u32 = 100;
 
 impl StreamState {
-    /// Prepares a stream. May sleep.
+    /// Allocates the parts of a stream's state, and returns its initializer. Process context;
+    /// sleeps.
     #[inline(never)]
     pub(super) fn init(served: Served, config: Config) -> Result<impl Init<Self>> {
         let shared = Shared::new(config.mirror, served.queues.sq().depth() as usize)?;
@@ -195,13 +197,13 @@ impl StreamState {
         }))
     }
 
-    /// The start is finished: from now on callbacks and doorbells work.
+    /// Completes the start: callbacks and doorbells run batches from now on.
     pub(super) fn open_for_work(&mut self) {
         self.proto.phase = self.proto.phase.max(StreamPhase::Open);
         self.shared.deferred.deadline = self.proto.siw_takeover.next();
     }
 
-    /// Begins a batch; `None` while the stream is being started, and when all is over.
+    /// Begins a batch. `None` before the start is complete, and after [`Self::unlink`].
     #[inline]
     pub(super) fn batch(&mut self) -> Option<Batch<'_>> {
         if self.proto.phase == StreamPhase::Starting {
@@ -216,9 +218,9 @@ impl StreamState {
         })
     }
 
-    /// Sets for how many milliseconds the peer may be silent while it owes acknowledgments; 0: this
-    /// is left to TCP. Nothing is watched behind [`Self::unlink`]: the release has canceled the item
-    /// that would.
+    /// Sets the milliseconds for which the peer may be silent while octets are unacknowledged; 0:
+    /// only the limits of TCP apply. No effect after [`Self::unlink`]: the release has cancelled
+    /// the work item that checks the peer.
     pub(super) fn set_patience(&mut self, millis: u32) {
         if self.link.is_none() {
             return;
@@ -227,7 +229,7 @@ impl StreamState {
         self.shared.deferred.watch_peer = self.proto.patience.sent();
     }
 
-    /// The incomplete FPDU, whose memory may be missing.
+    /// The reassembly buffer, for an allocation in process context.
     pub(super) fn reassembly(&mut self) -> &mut Reassembly {
         &mut self.proto.rx.reassembly
     }
@@ -238,55 +240,58 @@ impl StreamState {
         core::mem::take(&mut self.shared.deferred)
     }
 
-    /// Whether a message has come that the owner of the queue pair may answer.
+    /// Whether a message was received that the owner of the queue pair may answer. Clears the
+    /// note.
     #[inline]
     pub(super) fn take_rx_since_kick(&mut self) -> bool {
         core::mem::take(&mut self.proto.rx.talked)
     }
 
-    /// The stream is open, and the siw workaround has nothing to repeat.
+    /// Whether the stream is open, and the siw workaround has nothing to repeat.
     pub(super) fn was_heard(&self) -> bool {
         self.proto.phase == StreamPhase::Open && self.proto.siw_takeover.next().is_none()
     }
 
-    /// The socket can be released.
+    /// Whether the socket can be released.
     pub(super) fn is_over(&self) -> bool {
         self.proto.phase == StreamPhase::Over
     }
 
-    /// Takes the queue pair and the owner out, and releases the memory that is charged to the
-    /// socket. The caller drops them in process context, after the socket.
+    /// Removes the queue pair and the user, and releases the memory that is charged to the
+    /// socket. The caller drops the result in process context, after the socket.
     pub(super) fn unlink(&mut self, locked: &mut Locked) -> Option<Served> {
         self.proto.tx.give_up();
         self.proto.rx.reassembly = Reassembly::new();
-        // TCP may hold blocks still.
+        // TCP may still have references to blocks.
         locked.leave_charge(self.shared.excess.end());
         self.link.take()
     }
 
-    /// Resets the connection when the socket is released.
+    /// Whether the release of the socket resets the connection.
     pub(super) fn wants_reset(&self) -> bool {
         self.proto.ending.reset
     }
 }
 
-/// One batch of work of the holder of the socket. BH is off while it lives.
+/// One batch of work under the socket lock. Bottom halves are disabled during the batch.
 pub(super) struct Batch<'a> {
-    /// What both directions see.
+    /// The context that both directions share.
     pub(super) ctx: Ctx<'a>,
-    /// The queue pair: receives the end of the stream.
+    /// The queue pair, to which the end of the stream is reported.
     pub(super) owner: &'a dyn StreamOwner,
-    /// The user: receives events.
+    /// The user, to which events are reported.
     pub(super) user: &'a dyn StreamUser,
     /// The protocol state.
     pub(super) proto: &'a mut Proto,
 }
 
 impl Batch<'_> {
-    /// One batch: takes in what arrived if `receive`, sends up to `bursts` bursts.
+    /// Runs the batch: receives if `receive`, sends up to `bursts` bursts, and reports read
+    /// octets to TCP.
     ///
-    /// What is sent in answer to what arrived leaves before TCP is told that data was read, so
-    /// that the acknowledgment rides on it. A batch that does not receive flushes what others read.
+    /// Answers are sent before read octets are reported to TCP: their segments carry the
+    /// acknowledgment. A batch that does not receive reports the octets that earlier batches have
+    /// read.
     #[inline]
     pub(super) fn step(&mut self, locked: &mut Locked, receive: bool, bursts: u32) -> Progress {
         let taken = match receive {
@@ -326,7 +331,7 @@ impl Batch<'_> {
         progress
     }
 
-    /// Receives what has arrived. Returns the octets read and not yet reported to TCP.
+    /// Processes received octets. Returns the number of octets read and not yet reported to TCP.
     #[inline]
     fn receive(&mut self, locked: &mut Locked) -> usize {
         let seen = self.proto.ack_batch.octets();
@@ -344,7 +349,7 @@ impl Batch<'_> {
         taken
     }
 
-    /// The stream has ended while a Send was held: throws away what TCP has.
+    /// Discards the octets in TCP's receive queue, after the end of a stream that held a Send.
     #[cold]
     fn receive_the_rest(&mut self, locked: &mut Locked) {
         self.proto.rx.unread = false;
@@ -353,7 +358,7 @@ impl Batch<'_> {
         self.watch_tcp(locked);
     }
 
-    /// Sends up to `bursts` bursts; with 0 what TCP has not taken yet.
+    /// Sends up to `bursts` bursts; with 0 the rest of the current burst.
     #[inline]
     pub(super) fn transmit(&mut self, locked: &mut Locked, bursts: u32) -> Progress {
         let source = match self.proto.phase {
@@ -367,7 +372,7 @@ impl Batch<'_> {
         progress
     }
 
-    /// Ends the stream, if a direction has left a reason.
+    /// Ends the stream, if a direction has stored a reason in the context.
     #[inline]
     fn handle_stop(&mut self) {
         if let Some(stop) = self.ctx.shared.stop.take() {
@@ -375,22 +380,23 @@ impl Batch<'_> {
         }
     }
 
-    /// Whether a Send is held; nothing behind it is read then.
+    /// Whether a Send is held. Octets after it are not read then.
     #[inline]
     pub(super) fn is_held(&self) -> bool {
         self.proto.rx.hold.is_some() && self.proto.phase < StreamPhase::Ended
     }
 
-    /// Notes where the receiver works: see [`Tx::note_receiver_cpu`].
+    /// Notes whether the receiver runs on this CPU: see [`Tx::note_receiver_cpu`].
     pub(super) fn note_receiver_cpu(&mut self, locked: &Locked) {
         self.proto.tx.note_receiver_cpu(locked);
     }
 
-    /// Tells TCP of what was read, `taken` octets just now, or has a work item do so soon.
+    /// Reports read octets to TCP, `taken` of them from this batch, or defers the report to a
+    /// work item.
     #[inline]
     fn ack(&mut self, locked: &mut Locked, taken: usize) {
         let ack_batch = &mut self.proto.ack_batch;
-        // After the end, octets that TCP still keeps would turn FIN into a reset.
+        // After the end TCP would replace FIN by a reset, if unreported octets were left.
         let done = match self.proto.phase {
             StreamPhase::Open => ack_batch.read(taken),
             _ => ack_batch.flush().saturating_add(taken),
@@ -401,14 +407,14 @@ impl Batch<'_> {
         self.ctx.shared.deferred.ack |= ack_batch.octets() != 0;
     }
 
-    /// Has TCP keep memory for what is likely to come.
+    /// Reserves TCP memory for further bulk data.
     fn reserve(&mut self, locked: &mut Locked) {
         if self.proto.phase == StreamPhase::Open && locked.reserve(mem_reserve::RESERVED) {
             self.proto.reserve.is_held();
         }
     }
 
-    /// Queues a later check of the stream's memory, if any is held.
+    /// Defers a check of the stream's memory, if there is any to release.
     #[inline]
     fn have_memory_looked_at(&mut self) {
         let Shared {
@@ -425,7 +431,8 @@ impl Batch<'_> {
         proto.mem_watched = deferred.look.is_some();
     }
 
-    /// Checks whether memory is still needed: by TCP for the stream, and beyond what TCP accounts.
+    /// Releases memory that is no longer needed: TCP's reservation, the page fragment, and
+    /// charges.
     pub(super) fn look_at_memory(&mut self, locked: &mut Locked) {
         if !self.proto.reserve.stays(locked.memory_is_plenty()) {
             locked.unreserve();
@@ -440,7 +447,7 @@ impl Batch<'_> {
         self.have_memory_looked_at();
     }
 
-    /// Releases blocks that TCP no longer holds.
+    /// Accounts for acknowledged octets, and releases blocks without references of TCP.
     fn notice_acknowledged(&mut self, locked: &Locked) {
         let Shared {
             excess,
@@ -453,7 +460,7 @@ impl Batch<'_> {
         excess.acknowledged(*sent_octets, locked.outstanding());
     }
 
-    /// Reports an event to the owner.
+    /// Reports an event to the user.
     pub(super) fn tell(&self, event: StreamEvent) {
         self.user.stream_event(event);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Configuration of a stream: what the MPA start-up agreed on, and how and why it ends.
+//! Configuration of a stream: the result of the MPA start-up, and the modes and reasons of its
+//! end.
 
 use iwarp_wire::{
     RtrKind,
@@ -13,61 +14,62 @@ use crate::sys::{
     rdma::event::QpEvent, //
 };
 
-/// Which side of the MPA start-up this end was.
+/// The role of this end in the MPA start-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Sent the Request; may send FPDUs at once.
+    /// The end that sent the Request. An initiator may send FPDUs at once.
     Initiator {
-        /// The ready-to-receive frame agreed on (RFC 6581 section 4.4), sent as the first FPDU.
+        /// The negotiated ready-to-receive (RTR) frame (RFC 6581 section 4.4), sent as the first
+        /// FPDU.
         rtr: Option<RtrKind>,
     },
-    /// Sent the Reply; sends nothing before the first valid FPDU has come (RFC 5044 7.1.2).
+    /// The end that sent the Reply. A responder sends nothing before the first valid FPDU arrives
+    /// (RFC 5044 section 7.1.2).
     Responder {
-        /// The ready-to-receive frames, one of which must be the first FPDU; empty: any FPDU may
-        /// be.
+        /// The RTR frames, one of which must be the first FPDU. Empty: any FPDU may be the first.
         rtr: RtrKinds,
     },
 }
 
-/// What the MPA start-up agreed on, and where it left the byte stream.
+/// The result of the MPA start-up, and the octets read beyond it.
 pub(crate) struct Config {
     /// CRCs are generated and checked.
     pub(crate) crc: bool,
-    /// The peer puts markers into what it sends (we asked for them).
+    /// The peer inserts markers, which this end has requested.
     pub(crate) rx_markers: bool,
-    /// We put markers into what we send (the peer asked for them).
+    /// This end inserts markers, which the peer has requested.
     pub(crate) tx_markers: bool,
-    /// Read Requests the peer may have outstanding towards us; 0 is legal.
+    /// Read Requests that the peer may have outstanding (IRD); 0 is legal.
     pub(crate) ird: u16,
-    /// Read Requests we may have outstanding towards the peer; 0 is legal.
+    /// Read Requests that this end may have outstanding (ORD); 0 is legal.
     pub(crate) ord: u16,
-    /// Our side of the start-up.
+    /// The role of this end.
     pub(crate) role: Role,
-    /// Octets already read from the socket behind the start-up frame; normally empty.
+    /// Octets after the start-up frame that were read together with it; normally empty.
     pub(crate) initial: KVec<u8>,
-    /// The peer is the queue pair itself, and this is the end that receives.
+    /// The queue pair is connected to itself, and this is its receiving end.
     pub(crate) mirror: bool,
 }
 
-/// The agreement of the start-up, for `rdma resource show`.
+/// The negotiated parameters, for `rdma resource show`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agreed {
     /// This end is the initiator.
     pub(super) initiator: bool,
     /// CRCs are generated and checked.
     pub(super) crc: bool,
-    /// The peer puts markers into what it sends.
+    /// The peer inserts markers.
     pub(super) rx_markers: bool,
-    /// We put markers into what we send.
+    /// This end inserts markers.
     pub(super) tx_markers: bool,
-    /// Read Requests the peer may have outstanding.
+    /// Read Requests that the peer may have outstanding (IRD).
     pub(super) ird: u16,
-    /// Read Requests we may have outstanding.
+    /// Read Requests that this end may have outstanding (ORD).
     pub(super) ord: u16,
 }
 
 impl Config {
-    /// What the start-up agreed on.
+    /// The negotiated parameters.
     pub(super) fn agreed(&self) -> Agreed {
         Agreed {
             initiator: matches!(self.role, Role::Initiator { .. }),
@@ -80,24 +82,24 @@ impl Config {
     }
 }
 
-/// How the local side ends a stream.
+/// The mode of a local close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Close {
-    /// Everything posted so far is sent, then FIN (RFC 5041 section 6.2.1).
+    /// Posted work requests are executed, then FIN is sent (RFC 5041 section 6.2.1).
     Graceful,
-    /// The message in progress is finished, then FIN; nothing else is executed.
+    /// The message in progress is sent, then FIN. No other work request is executed.
     Disconnect,
-    /// At once for the queue pair; the peer gets what TCP has taken, then FIN.
+    /// The stream ends at once. The peer receives the bursts built so far, then FIN.
     Leave,
-    /// The enhanced connection set-up failed at this end: a Terminate, then FIN (RFC 6581
+    /// The enhanced connection set-up failed at this end: a Terminate is sent, then FIN (RFC 6581
     /// section 9.3).
     SetUpFailed,
-    /// Reset.
+    /// The connection is reset.
     Abort,
 }
 
 impl Close {
-    /// The precedence: a request of a higher rank replaces one of a lower.
+    /// The precedence of the mode: only a request of a higher rank replaces a pending one.
     pub(super) fn rank(&self) -> u8 {
         match self {
             Self::Graceful => 0,
@@ -109,26 +111,27 @@ impl Close {
     }
 }
 
-/// Why a stream ended.
+/// The reason for the end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndReason {
-    /// The peer closed its half at an FPDU boundary.
+    /// The peer sent FIN at an FPDU boundary.
     PeerFin,
     /// The peer reset the connection.
     Reset,
     /// The peer sent a Terminate.
     TerminateReceived,
-    /// An error was found here, and a Terminate tells the peer. With the event that tells the owner
-    /// of the queue pair, if no completion does.
+    /// This end found an error, and a Terminate reports it to the peer. The value is the event
+    /// for the owner of the queue pair, if no completion reports the error.
     TerminateSent(Option<QpEvent>),
-    /// The local side has asked for it.
+    /// A local close, or an expired deadline.
     LocalClose,
-    /// TCP gave up: time-out, unreachable, FIN inside an FPDU.
+    /// An error of TCP: a time-out, an unreachable peer, or FIN within an FPDU.
     LlpError(Error),
 }
 
 impl EndReason {
-    /// The reason's number in the trace event `rsiw_stream_end`, and TCP's error.
+    /// The number of the reason in the trace event `rsiw_stream_end`, and the negative errno of
+    /// TCP; 0: none.
     pub(super) fn traced(&self) -> (u32, i32) {
         match self {
             Self::PeerFin => (0, 0),
@@ -140,7 +143,7 @@ impl EndReason {
         }
     }
 
-    /// The reason that an error of TCP stands for.
+    /// The reason for an error of TCP: [`Self::Reset`] for `ECONNRESET` and `EPIPE`.
     pub(super) fn of(error: Error) -> Self {
         if error == ECONNRESET || error == EPIPE {
             Self::Reset

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The context of a batch: what both directions of a stream share.
+//! The context of a batch: the state that both directions of a stream share.
 //!
-//! [`Ctx`] lives as long as a batch; [`Shared`] lies in the stream and belongs to the holder of the
-//! socket. `rx` and `tx` see them and the read queues, and not each other. What ends the stream is left
-//! here as a [`Stop`], which the batch handles once.
+//! [`Ctx`] exists during a batch; [`Shared`] is part of the stream, and the socket lock guards
+//! it. `rx` and `tx` access both and the read queues, but not each other. A reason to end the
+//! stream is stored here as a [`Stop`], which the batch handles once.
 
 use iwarp_wire::rdmap::terminate::Terminate;
 use kernel::prelude::*;
@@ -38,25 +38,25 @@ use crate::{
 /// Work that a batch defers until the socket lock is released.
 #[derive(Clone, Copy, Default)]
 pub(super) struct DeferredWork {
-    /// Memory was missing: try again soon.
+    /// Delayed work item: retry after a failed allocation or a refused charge.
     pub(super) retry: bool,
-    /// Bottom-half work item: tell TCP of what was read, behind the softirqs that deliver a train of
+    /// Bottom-half work item: report read octets to TCP, after the softirqs that deliver several
     /// bursts.
     pub(super) ack: bool,
-    /// Work item: is memory still to be kept? After so many milliseconds.
+    /// Delayed work item: check the stream's memory, after so many milliseconds.
     pub(super) look: Option<u32>,
-    /// Process work item: the socket can be released.
+    /// Work item in process context: release the socket.
     pub(super) process: bool,
-    /// Work item: the deadline for the peer, after so many milliseconds.
+    /// Delayed work item: the deadline of the phase, after so many milliseconds.
     pub(super) deadline: Option<u32>,
-    /// Timer: look for a receive for the held Send, after so many nanoseconds.
+    /// Timer: check for a receive for the held Send, after so many nanoseconds.
     pub(super) look_for_receive: Option<u32>,
-    /// Work item: is the peer heard? After so many milliseconds.
+    /// Delayed work item: check whether the peer answers, after so many milliseconds.
     pub(super) watch_peer: Option<u32>,
 }
 
 impl DeferredWork {
-    /// Nothing is deferred.
+    /// Whether no work is deferred.
     #[inline]
     pub(super) fn is_empty(self) -> bool {
         !(self.retry
@@ -69,17 +69,17 @@ impl DeferredWork {
     }
 }
 
-/// Whether there is more to send.
+/// The result of a transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Nothing to send, or an event will tell when to go on: a doorbell, an acknowledgment, data.
+    /// Nothing can be sent now. A doorbell, an acknowledgment or received data continues.
     Wait,
-    /// The budget ended.
+    /// The budget is exhausted: there may be more to send.
     More,
 }
 
-/// Traffic since the device's counters were last updated: one addition a batch, not one an FPDU or
-/// message.
+/// Traffic since the last update of the device's counters: one addition per batch, instead of one
+/// per FPDU or message.
 #[derive(Default)]
 pub(super) struct Tally {
     /// FPDUs received.
@@ -96,30 +96,30 @@ pub(super) struct Tally {
     pub(super) rx_writes: u32,
     /// Read Requests received.
     pub(super) rx_reads: u32,
-    /// Send work requests carried out.
+    /// Executed Send work requests.
     tx_sends: u32,
-    /// Write work requests carried out.
+    /// Executed Write work requests.
     tx_writes: u32,
-    /// Read work requests carried out.
+    /// Executed Read work requests.
     tx_reads: u32,
 }
 
 impl Tally {
-    /// Notes an FPDU that came in.
+    /// Counts a received FPDU of `octets` octets.
     #[inline]
     pub(super) fn received(&mut self, octets: usize) {
         self.rx_fpdus = self.rx_fpdus.wrapping_add(1);
         self.rx_octets = self.rx_octets.wrapping_add(octets as u64);
     }
 
-    /// Notes an FPDU that was encoded.
+    /// Counts an encoded FPDU of `octets` octets.
     #[inline]
     pub(super) fn encoded(&mut self, octets: u32) {
         self.tx_fpdus = self.tx_fpdus.wrapping_add(1);
         self.tx_octets = self.tx_octets.wrapping_add(u64::from(octets));
     }
 
-    /// Notes a work request that was carried out.
+    /// Counts an executed work request.
     #[inline]
     fn completed(&mut self, opcode: WcOpcode) {
         let count = match opcode {
@@ -131,7 +131,7 @@ impl Tally {
         *count = count.wrapping_add(1);
     }
 
-    /// Updates the device's counters.
+    /// Adds the traffic to the device's counters, and clears it.
     pub(super) fn report(&mut self, counters: &Counters) {
         if self.rx_fpdus | self.tx_fpdus == 0 && !self.has_completions() {
             return;
@@ -155,40 +155,40 @@ impl Tally {
         }
     }
 
-    /// Whether work requests were carried out.
+    /// Whether work requests were executed.
     #[inline]
     fn has_completions(&self) -> bool {
         self.tx_sends | self.tx_writes | self.tx_reads != 0
     }
 }
 
-/// Why a batch ends the stream.
+/// The reason for which a batch ends the stream.
 pub(super) enum Stop {
-    /// An error was found here; this Terminate reports it to the peer.
+    /// This end found an error, which the Terminate reports to the peer.
     Fail(Terminate),
     /// The peer has sent a Terminate.
     Terminated(Terminate),
-    /// The queue pair is in error.
+    /// The queue pair is in the error state.
     OwnerFailed,
     /// The connection has ended.
     End(EndReason),
 }
 
-/// A [`Stop`] has been left in the context.
+/// The context contains a [`Stop`].
 pub(super) struct Stopped;
 
-/// What both directions share, from batch to batch.
+/// The state that both directions share, from batch to batch.
 pub(super) struct Shared {
     /// The receiving end of a queue pair that is connected to itself: the send queue belongs to
     /// the other end.
     pub(super) mirror: bool,
-    /// Fetched work requests.
+    /// Fetched send work requests without a completion.
     pub(super) sent: SentQueue,
-    /// Octets of FPDU stream that TCP has taken.
+    /// Octets of the FPDU stream that TCP has accepted.
     pub(super) sent_octets: u64,
-    /// A work request failed: nothing behind it starts, and the stream ends.
+    /// A send work request failed: later ones do not start, and the stream ends.
     pub(super) failed: bool,
-    /// The completion of a Receive reports the failure.
+    /// A receive completion or the connection manager reports the failure, so no event does.
     pub(super) told: bool,
     /// Deferred work.
     pub(super) deferred: DeferredWork,
@@ -200,12 +200,12 @@ pub(super) struct Shared {
     pub(super) charge_refused: bool,
     /// A completion queue was full.
     pub(super) overflowed: bool,
-    /// Why the stream is to end.
+    /// The reason to end the stream, if any.
     pub(super) stop: Option<Stop>,
 }
 
 impl Shared {
-    /// Nothing yet; the send queue has `depth` entries. May sleep.
+    /// The state of a new stream; the send queue has `depth` entries. Process context; sleeps.
     pub(super) fn new(mirror: bool, depth: usize) -> Result<Self> {
         Ok(Self {
             mirror,
@@ -223,18 +223,18 @@ impl Shared {
     }
 }
 
-/// The context of a batch. BH is off while it lives.
+/// The context of a batch. Bottom halves are disabled during the batch.
 pub(super) struct Ctx<'a> {
     /// The data path of the queue pair.
     pub(super) queues: &'a QpQueues,
-    /// The memory in use.
+    /// The regions that the batch has pinned.
     pub(super) mrs: MrCache<'a>,
-    /// What both directions share.
+    /// The state that both directions share.
     pub(super) shared: &'a mut Shared,
 }
 
 impl<'a> Ctx<'a> {
-    /// The context of a batch that begins.
+    /// Makes the context of a new batch.
     #[inline]
     pub(super) fn new(queues: &'a QpQueues, shared: &'a mut Shared) -> Self {
         Self {
@@ -244,36 +244,36 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Ends the stream. Only the first reason counts.
+    /// Stores a reason to end the stream. Later reasons have no effect.
     #[cold]
     pub(super) fn stop(&mut self, stop: Stop) -> Stopped {
         self.shared.stop.get_or_insert(stop);
         Stopped
     }
 
-    /// [`Self::stop`] for an error that was found here.
+    /// [`Self::stop`] for an error that this end found.
     #[cold]
     pub(super) fn fail(&mut self, terminate: Terminate) -> Stopped {
         self.stop(Stop::Fail(terminate))
     }
 
-    /// Whether the stream is to end.
+    /// Whether the context contains a reason to end the stream.
     #[inline]
     pub(super) fn is_stopped(&self) -> bool {
         self.shared.stop.is_some()
     }
 
-    /// Counts something rare.
+    /// Increments a counter of a rare event.
     pub(super) fn count(&self, counter: Counter) {
         self.add(counter, 1);
     }
 
-    /// Adds to the counter of something rare.
+    /// Adds `n` to a counter of a rare event.
     pub(super) fn add(&self, counter: Counter, n: u64) {
         self.queues.counters().add(counter, n);
     }
 
-    /// Reports the oldest work requests, as far as TCP has taken them.
+    /// Completes the oldest send work requests that are done, in posting order.
     #[inline]
     pub(super) fn retire(&mut self) {
         while let Some(entry) = self.shared.sent.pop_done(self.shared.sent_octets) {
@@ -293,7 +293,7 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// The work request of an open message or Read cannot be carried out.
+    /// Fails the work request of an unfinished message or Read, and with it the stream.
     pub(super) fn slot_failed(&mut self, slot: Slot, status: WcStatus) {
         if let Some(entry) = self.shared.sent.get_mut(slot) {
             entry.status = status;
@@ -302,8 +302,8 @@ impl<'a> Ctx<'a> {
         self.shared.failed = true;
     }
 
-    /// Charges the socket for the memory that the reassembly buffer waits for. Returns `true` if
-    /// the charge was refused before and is granted now.
+    /// Charges the socket for the memory that the reassembly buffer waits for. Returns whether a
+    /// charge was missing and is granted now. A refused charge defers a retry.
     pub(super) fn charge_reassembly(&mut self, locked: &mut Locked) -> bool {
         let wanted = self.shared.excess.take_wanted();
         if wanted == 0 {

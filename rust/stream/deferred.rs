@@ -2,8 +2,8 @@
 
 //! Deferred work of a stream: work items and timers.
 //!
-//! They continue where a budget ended or a thread owned the socket. They provide memory, limit the
-//! wait for the peer, and release the socket.
+//! They continue after an exhausted budget, or after a thread owned the socket. They allocate
+//! memory, limit the wait for the peer, and release the socket.
 
 use kernel::{
     prelude::*,
@@ -128,8 +128,8 @@ impl WorkItem<6> for Stream {
 }
 
 impl Stream {
-    /// Sends one burst, and leaves the others to a work item. Softirqs receive what TCP handed to a
-    /// loopback before that. Softirq context.
+    /// Sends one burst; a further work item sends the rest. Softirqs receive the segments that
+    /// TCP queued for loopback before that item runs. Softirq context.
     fn run_bh(self: &Arc<Self>) -> Progress {
         let progress = match self.is_highpri() {
             true => Progress::More,
@@ -141,8 +141,8 @@ impl Stream {
         progress
     }
 
-    /// Work that needs process context, or found the socket owned: carries out a local close, and
-    /// releases the socket in the end.
+    /// Runs a batch in process context: executes a local close, handles the `deadline`, and
+    /// releases the socket after the end. Sleeps.
     pub(super) fn run_process(self: &Arc<Self>, deadline: bool) {
         let this = self.as_arc_borrow();
         let over = {
@@ -174,7 +174,8 @@ impl Stream {
         }
     }
 
-    /// Allocates memory, may sleep: the attempt in atomic context failed. Process context.
+    /// Allocates memory for the reassembly buffer after a failed attempt in atomic context.
+    /// Process context; sleeps.
     pub(super) fn provide_memory(&self) {
         let wanted = {
             let mut locked = self.state.sock().lock();
@@ -184,8 +185,8 @@ impl Stream {
         if wanted == 0 {
             return;
         }
-        // If this fails too, the next delayed work retries. Nor may it wait for a disk or a file
-        // system, which may be behind this very connection.
+        // If the allocation fails, the next delayed work item retries. The allocation does not
+        // wait for block devices or file systems, since they may use this connection.
         if let Ok(room) = without_io(|| KVVec::with_capacity(wanted, GFP_KERNEL)) {
             let mut locked = self.state.sock().lock();
             if let Ok(mut state) = self.state.open(&mut locked) {
@@ -194,7 +195,7 @@ impl Stream {
         }
     }
 
-    /// Releases the socket, the queue pair and the owner. Process context.
+    /// Releases the socket, the queue pair and the user. Process context; sleeps.
     pub(super) fn release(self: &Arc<Self>) {
         let Some(socket) = self.socket.lock().take() else {
             return;
@@ -210,7 +211,7 @@ impl Stream {
         if reset {
             socket.set_linger_abort();
         }
-        // From here on no callback comes any more.
+        // No callback runs after this.
         drop(socket);
         if let Some(served) = &link {
             self.tell_retransmits(served.counters());
@@ -224,7 +225,7 @@ impl Stream {
         self.receive_look.cancel();
     }
 
-    /// Queues what a batch has deferred.
+    /// Queues the deferred work of a batch.
     #[inline]
     pub(super) fn schedule(self: ArcBorrow<'_, Self>, deferred: DeferredWork) {
         if deferred.is_empty() {
@@ -248,8 +249,8 @@ impl Stream {
             self.receive_look.cancel();
             SoftTimer::<_, 1>::start(Arc::from(self), nanos);
         }
-        // The item waits for the holder of the socket, the caller, so it sees what was read. Queueing
-        // it again would cost time for every burst.
+        // The item waits until the caller releases the socket, so it sees all octets that were
+        // read. Queueing it again would cost time for every burst.
         if deferred.ack && !self.ack_queued.load(Relaxed) {
             self.ack_queued.store(true, Relaxed);
             self.queue_bh();
@@ -259,8 +260,9 @@ impl Stream {
         }
     }
 
-    /// Whether the peer of an open stream was heard in time, so that nothing is due. Asked without
-    /// owning the socket: what arrives for a preempted owner waits, and fills the window.
+    /// Whether the stream is open, and no repetition of its RTR frame is due; `false` while a
+    /// thread owns the socket. The function does not own the socket: octets that arrive for a
+    /// preempted owner would wait, and fill the window.
     fn was_heard(&self) -> bool {
         let Ok(mut locked) = self.state.sock().try_lock_bh() else {
             return false;
@@ -275,8 +277,8 @@ impl Stream {
         // A thread owns the socket: the memory is in use.
         let Ok(mut locked) = self.state.sock().try_lock_bh() else {
             this.look_again(LOOK_MS);
-            // A release meanwhile may have canceled the item before it was queued again. No item may
-            // wait when the module goes.
+            // A concurrent release may have cancelled the item before it was queued again. No
+            // item may be queued when the module is unloaded.
             if self.socket.lock().is_none() {
                 queues::cancel_delayed::<_, 5>(self);
             }
@@ -291,7 +293,7 @@ impl Stream {
         };
     }
 
-    /// Looks whether the peer is heard. Process context; sleeps.
+    /// Checks whether the peer answers. Process context; sleeps.
     fn watch_peer(self: &Arc<Self>) {
         let this = self.as_arc_borrow();
         let mut locked = self.state.sock().lock();
@@ -305,7 +307,7 @@ impl Stream {
         }
         drop(bh);
         drop(locked);
-        // A release meanwhile has found no item to cancel.
+        // A concurrent release has found no item to cancel.
         if self.socket.lock().is_none() {
             queues::cancel_delayed::<_, 6>(self);
         }
@@ -317,7 +319,8 @@ impl Stream {
         queues::process().enqueue_delayed::<_, 5>(Arc::from(self), delay);
     }
 
-    /// Notes how much was posted during a doorbell delay. Softirq context.
+    /// Reports the number of waiting work requests at the end of a doorbell delay. Softirq
+    /// context.
     pub(super) fn note_waiting(&self) {
         if let Ok(mut locked) = self.state.sock().try_lock_bh() {
             if let Ok(mut state) = self.state.open(&mut locked) {
@@ -331,13 +334,13 @@ impl Stream {
     /// One run of the WQ_HIGHPRI work item.
     fn run_highpri(self: &Arc<Self>) {
         match self.send(BURSTS_PER_ENTRY) {
-            // Behind the items of other streams.
+            // The item is queued after those of other streams.
             Progress::More => self.as_arc_borrow().queue_highpri(),
             Progress::Wait => self.highpri_queued.store(false, Relaxed),
         }
     }
 
-    /// Bursts that a callback sends itself.
+    /// The number of bursts that a callback may send.
     #[inline]
     pub(super) fn callback_budget(&self) -> u32 {
         if self.is_highpri() || in_shared_thread() {
@@ -351,11 +354,13 @@ impl Stream {
         }
     }
 
-    /// Has a work item continue where a budget ended. Any context with interrupts on.
+    /// Queues a work item that continues after an exhausted budget. Any context with interrupts
+    /// on.
     ///
-    /// Long softirqs are left to `ksoftirqd`, which shares the CPU with other threads. A program that
-    /// polls for completions would take as much of it as the transfer that it waits for. So long
-    /// transmissions move to a WQ_HIGHPRI work item where other threads want the CPU.
+    /// The kernel defers long softirqs to `ksoftirqd`, which shares the CPU with other threads. A
+    /// process that polls for completions would get as much CPU time as the transfer that it
+    /// waits for. Long transmissions therefore move to a WQ_HIGHPRI work item if other threads
+    /// wait for the CPU.
     pub(super) fn queue_rest(self: ArcBorrow<'_, Self>) {
         match self.is_highpri() || processor_is_wanted() {
             true => self.queue_highpri(),
@@ -363,8 +368,8 @@ impl Stream {
         }
     }
 
-    /// Whether the WQ_HIGHPRI work item is queued or running: then it alone sends. What two CPUs send
-    /// alternately reaches a peer on this host in another order.
+    /// Whether the WQ_HIGHPRI work item is queued or running. Only that item sends then:
+    /// alternate bursts of two CPUs reach a peer on this host out of order.
     #[inline]
     pub(super) fn is_highpri(&self) -> bool {
         self.highpri_queued.load(Relaxed)
@@ -377,13 +382,13 @@ impl Stream {
         let _ = queues::highpri().enqueue::<_, 4>(this);
     }
 
-    /// Queues the work item in softirq context.
+    /// Queues the work item that runs in softirq context.
     pub(super) fn queue_bh(self: ArcBorrow<'_, Self>) {
         let this = Arc::from(self);
         let _ = queues::bh().enqueue::<_, 0>(this);
     }
 
-    /// Queues the work item in process context.
+    /// Queues the work item that runs in process context.
     pub(super) fn queue_process(self: ArcBorrow<'_, Self>) {
         let this = Arc::from(self);
         let _ = queues::process().enqueue::<_, 1>(this);

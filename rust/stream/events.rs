@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Events of a stream, and the work requests that its end leaves.
+//! Events of a stream, and the work requests that are incomplete at its end.
 
 use kernel::{
     prelude::*,
@@ -18,18 +18,19 @@ use crate::verbs::cq::{
     WcStatus, //
 };
 
-/// Work requests that a stream has fetched and not carried out when it ends.
+/// The work requests that a stream has fetched and not completed at its end.
 pub(crate) struct Unfinished {
-    /// Of the send queue.
+    /// Work requests of the send queue, in posting order.
     sends: SentQueue,
-    /// A work request of the send queue that had to wait, behind the others.
+    /// A work request of the send queue that had to wait, after all of `sends`: `wr_id` and
+    /// opcode.
     stalled: Option<(u64, WcOpcode)>,
-    /// A work request of the receive queue, for a message that has come in part.
+    /// The `wr_id` of the receive work request of a partly received message.
     recv: Option<u64>,
 }
 
 impl Unfinished {
-    /// Work requests: sends, one behind the sends, and a receive.
+    /// Combines the work requests: sends, a stalled one after them, and a receive.
     pub(super) fn new(
         sends: SentQueue,
         stalled: Option<(u64, WcOpcode)>,
@@ -42,7 +43,7 @@ impl Unfinished {
         }
     }
 
-    /// No work request.
+    /// Whether there is no work request.
     pub(crate) fn is_empty(&self) -> bool {
         self.sends.is_empty() && self.stalled.is_none() && self.recv.is_none()
     }
@@ -65,7 +66,7 @@ impl Unfinished {
         self.recv.take()
     }
 
-    /// A work request of the receive queue is unfinished.
+    /// Whether a work request of the receive queue is left.
     pub(crate) fn has_recv(&self) -> bool {
         self.recv.is_some()
     }
@@ -74,49 +75,51 @@ impl Unfinished {
 /// Events of a stream for its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamEvent {
-    /// The responder's side may send: the first FPDU, or the agreed ready-to-receive frame, came
-    /// in whole. Once, and only on the responder's side.
+    /// A responder may send: it has received the first FPDU, or the negotiated RTR frame.
+    /// Reported once, and only by a responder.
     Ready,
-    /// The peer has closed its half at an FPDU boundary, and work requests of this end are still
-    /// carried out. [`Ended`](Self::Ended) follows.
+    /// The peer has sent FIN, at an FPDU boundary or after a held Send. Work requests of this end
+    /// are still executed. [`Ended`](Self::Ended) follows.
     HalfClosed,
-    /// The stream has ended, and the queue pair is flushed. Once for every stream that was started.
+    /// The stream has ended, and the queue pair is flushed. Every started stream reports it once.
     Ended(EndReason),
 }
 
 /// The owner of a stream: its queue pair.
 ///
-/// None of this is called in the data path. Softirq or process context, under the socket lock, unless
-/// it says otherwise: no function sleeps or calls back into the stream.
+/// No function is called in the data path. Unless their comments say otherwise, functions run in
+/// softirq or process context, under the socket lock. They neither sleep nor call the stream.
 pub(crate) trait StreamOwner: Send + Sync {
-    /// Takes a stream that is about to start. Process context, no lock held.
+    /// Assigns a stream that is about to start. Process context, no lock held.
     ///
     /// # Errors
     ///
-    /// The queue pair can not be connected (any more).
+    /// `EINVAL`: the queue pair has or had a stream since the last `RESET`. `ENOTCONN`: its state
+    /// permits no connection, or it is being destroyed.
     fn starting(&self, stream: Arc<Stream>) -> Result;
 
-    /// The connection has begun to close in order.
+    /// Handles the start of a graceful close, by this end or by the peer.
     fn closing(&self);
 
-    /// The stream has ended; the owner flushes its queues. The stream's last act: it touches
-    /// neither queues nor regions afterwards. `unfinished` are work requests that it has fetched
-    /// and not executed.
+    /// Handles the end of the stream: the owner flushes its queues. The stream accesses neither
+    /// queues nor regions afterwards. `unfinished` are the work requests that it has fetched and
+    /// not completed.
     fn ended(&self, reason: EndReason, unfinished: Unfinished);
 
-    /// A Terminate was sent or received: layer, error type and code as on the wire.
+    /// Handles a Terminate that was sent, or received. `code` has layer, error type and error
+    /// code, like the first 16 bits on the wire.
     fn terminate(&self, sent: bool, code: u32);
 
-    /// How the stream is to end, if the owner is in error. Any context.
+    /// The mode of the close if the queue pair is in the error state, else `None`. Any context.
     fn failed(&self) -> Option<Close>;
 
-    /// A completion queue was full: the owner goes into error. Any context.
+    /// Handles a full completion queue: the queue pair moves to the error state. Any context.
     fn overflowed(&self);
 }
 
 /// The user of a stream: the connection manager, which receives events.
 pub(crate) trait StreamUser: Send + Sync {
-    /// Takes note of an event. Softirq or process context, under the socket lock: must neither
-    /// sleep nor call back into the stream.
+    /// Handles an event. Softirq or process context, under the socket lock. The function neither
+    /// sleeps nor calls the stream.
     fn stream_event(&self, event: StreamEvent);
 }

@@ -2,75 +2,76 @@
 
 //! Memory that a stream holds beyond what TCP accounts to its socket.
 //!
-//! [`Excess`] belongs to the holder of the socket, as all protocol state does. TCP accounts the
-//! octets of a buffer, but it pins the whole block in which they lie until they are acknowledged.
-//! The reassembly buffer is not TCP's at all. Up to [`FREE`] octets of both are not charged. What
-//! exceeds them is charged to the socket, so `net.ipv4.tcp_mem` and the memory cgroup see it. Where
-//! the charge is refused, TCP gets a copy, or the octets that arrived wait in its queue.
+//! The socket lock guards [`Excess`], like all protocol state. TCP accounts the octets of a
+//! buffer, but it pins the whole block that contains them until they are acknowledged. TCP does
+//! not account the reassembly buffer at all. Up to [`FREE`] octets of both are not charged.
+//! Further octets are charged to the socket, and so to `net.ipv4.tcp_mem` and the memory cgroup.
+//! If the charge is refused, TCP gets a copy, or received octets stay in its queue.
 //!
-//! Bursts lie one behind the other in blocks without a gap ([`crate::sys::mm::blocks`]), so
-//! acknowledgments free the blocks in order. Two terms bound what is pinned beyond the octets themselves:
+//! Bursts fill blocks in order and without gaps ([`crate::sys::mm::blocks`]), so acknowledgments
+//! free the blocks in order. Two terms bound the pinned memory beyond the octets themselves:
 //!
-//! - the oldest block that TCP holds, of which all but an octet may be acknowledged,
+//! - the oldest block that TCP references, of which all octets but one may be acknowledged,
 //! - the block in use, the rest of which is not filled yet.
 //!
-//! Both are at most [`FREE`] octets where a page has up to 32 KiB. A third term is small: octets at
-//! the end of a block that were left out, as an FPDU longer than a block cannot continue in the next.
+//! Both together are at most [`FREE`] octets where a page has up to 32 KiB. A third term is
+//! small: unused octets at the end of a block. An FPDU longer than a block cannot continue in the
+//! next one.
 //!
-//! TCP copies short bursts into the socket's page fragments of [`FRAGMENT`] octets, one behind the
-//! other as well. What is unacknowledged pins the rest of the oldest and of the newest fragment.
+//! TCP copies short bursts into the socket's page fragments of [`FRAGMENT`] octets, also in
+//! order. Unacknowledged octets pin the rest of the oldest and of the newest fragment.
 
 use kernel::page::PAGE_SIZE;
 
 use crate::sys::mm::pages::BLOCK;
 
-/// Octets a stream may hold without a charge.
+/// The octets that a stream may hold without a charge.
 const FREE: u32 = 64 << 10;
 
-/// Charges are multiples of this, so that few are made.
+/// The unit of charges, in octets. A large unit makes charges rare.
 const STEP: u32 = 32 << 10;
 
-/// Octets of a fragment of TCP's, at most.
+/// The largest page fragment of TCP, in octets.
 const FRAGMENT: u32 = if PAGE_SIZE as u32 > 32 << 10 {
     PAGE_SIZE as u32
 } else {
     32 << 10
 };
 
-/// Octets of blocks that were given up, up to a position of the stream.
+/// Retired blocks, which no later burst fills, up to a position of the stream.
 #[derive(Clone, Copy, Default)]
 struct Closed {
-    /// TCP holds none of these blocks when everything before this position is acknowledged.
+    /// TCP references none of these blocks when all octets before this position are acknowledged.
     end: u64,
-    /// The octets at the ends of the blocks that hold nothing.
+    /// The unused octets at the ends of the blocks.
     unused: u32,
-    /// There are such blocks.
+    /// Whether there are such blocks.
     any: bool,
 }
 
-/// What a stream holds, and how much of it is charged.
+/// The memory of a stream that TCP does not account, and the charge for it.
 #[derive(Default)]
 pub(super) struct Excess {
     /// Octets charged to the socket.
     charged: u32,
-    /// Octets of memory of the reassembly buffer.
+    /// The size of the reassembly buffer, in octets.
     reassembly: u32,
     /// Octets of a charge that the reassembly buffer waits for.
     wanted: u32,
     /// Octets of the fragments that are pinned or kept.
     fragments: u32,
-    /// TCP was lent a part of the block in use.
+    /// TCP has references to a part of the block in use.
     lent: bool,
-    /// Blocks given up before those of `newer`.
+    /// Blocks retired before those of `newer`.
     older: Closed,
-    /// Blocks given up since `older` was empty. Two sums serve as a list: a block counts at most
-    /// until as much again is acknowledged as was outstanding when it was given up.
+    /// Blocks retired since `older` was empty. Two sums serve as a list. A block counts at most
+    /// until twice the octets are acknowledged that were outstanding at its retirement.
     newer: Closed,
 }
 
 impl Excess {
-    /// The most octets that TCP does not account, whatever is acknowledged next, if it holds parts of
-    /// `in_use` blocks that are not given up.
+    /// The largest number of octets that TCP does not account, for any next acknowledgment. TCP
+    /// has references to parts of `in_use` blocks that are not retired.
     fn bound(&self, in_use: u32) -> u32 {
         let closed = self.older.any || self.newer.any;
         let blocks = u32::from(closed).saturating_add(in_use).min(2);
@@ -82,41 +83,41 @@ impl Excess {
             .saturating_add(self.fragments)
     }
 
-    /// The charge to be made in addition for `bound` octets.
+    /// The octets to charge in addition for `bound` octets: a multiple of [`STEP`].
     fn missing(&self, bound: u32) -> u32 {
         let due = bound.saturating_sub(FREE).saturating_sub(self.charged);
         due.checked_next_multiple_of(STEP).unwrap_or(u32::MAX)
     }
 
-    /// The octets to be charged before TCP is lent a burst that lies in `blocks` blocks; mostly 0.
+    /// The octets to charge before TCP gets references to a burst in `blocks` blocks; mostly 0.
     #[inline]
     pub(super) fn missing_to_lend(&self, blocks: u32) -> u32 {
         self.missing(self.bound(blocks))
     }
 
-    /// `octets` more were charged to the socket.
+    /// Notes a further charge of `octets` octets to the socket.
     pub(super) fn charged(&mut self, octets: u32) {
         self.charged = self.charged.saturating_add(octets);
     }
 
-    /// Whether TCP holds a part of the block in use, as far as is known.
+    /// Notes whether TCP may have references to a part of the block in use.
     #[inline]
     pub(super) fn set_lent(&mut self, lent: bool) {
         self.lent = lent;
     }
 
-    /// TCP has copied something.
+    /// Notes that TCP has copied a burst.
     #[inline]
     pub(super) fn copied(&mut self) {
         self.fragments = FRAGMENT.saturating_mul(2);
     }
 
-    /// The socket's fragment was given up, and no copy is unacknowledged.
+    /// Notes that the socket has no page fragment, and that no copied octet is unacknowledged.
     pub(super) fn no_fragment(&mut self) {
         self.fragments = 0;
     }
 
-    /// The block in use is given up at position `end` of the stream, `unused` octets of it empty.
+    /// Retires the block in use at position `end` of the stream, with `unused` octets at its end.
     #[inline]
     pub(super) fn closed(&mut self, end: u64, unused: u32) {
         self.lent = false;
@@ -127,12 +128,13 @@ impl Excess {
         };
     }
 
-    /// Of the first `sent` octets of the stream all but the last `outstanding` are acknowledged.
+    /// Notes that all but the last `outstanding` of the first `sent` octets of the stream are
+    /// acknowledged.
     #[inline]
     pub(super) fn acknowledged(&mut self, sent: u64, outstanding: u32) {
         let acked = sent.saturating_sub(u64::from(outstanding));
         if outstanding == 0 {
-            // The one that the socket keeps.
+            // The socket keeps one fragment.
             self.fragments = self.fragments.min(FRAGMENT);
         }
         for _ in 0..2 {
@@ -142,8 +144,9 @@ impl Excess {
         }
     }
 
-    /// The reassembly buffer is to have `octets` of memory. If a charge is missing for them,
-    /// nothing changes, and [`Self::take_wanted`] tells how much.
+    /// Sets the size of the reassembly buffer to `octets` octets. Without the necessary charge
+    /// the old size stays, the result is `false`, and [`Self::take_wanted`] returns the missing
+    /// octets.
     pub(super) fn reassemble(&mut self, octets: u32) -> bool {
         let before = core::mem::replace(&mut self.reassembly, octets);
         self.wanted = match octets <= before {
@@ -161,24 +164,25 @@ impl Excess {
         self.wanted != 0
     }
 
-    /// The octets to be charged before the reassembly buffer gets its memory, once.
+    /// Takes the number of octets to charge before the reassembly buffer gets its memory.
     pub(super) fn take_wanted(&mut self) -> u32 {
         core::mem::take(&mut self.wanted)
     }
 
-    /// Something is held that a later look may give back.
+    /// Whether a later check may release memory: octets are charged, or TCP references the block
+    /// in use.
     #[inline]
     pub(super) fn is_some(&self) -> bool {
         self.charged != 0 || self.lent
     }
 
-    /// The socket keeps a page fragment, or TCP holds parts of some.
+    /// Whether the socket keeps a page fragment, or TCP has references to parts of some.
     #[inline]
     pub(super) fn has_fragment(&self) -> bool {
         self.fragments != 0
     }
 
-    /// The octets whose charge is not needed any more; the caller takes it back.
+    /// Removes the charge that is no longer needed. The caller uncharges the returned octets.
     pub(super) fn take_surplus(&mut self) -> u32 {
         let due = self.bound(u32::from(self.lent)).saturating_sub(FREE);
         let due = due.checked_next_multiple_of(STEP).unwrap_or(u32::MAX);
@@ -187,7 +191,7 @@ impl Excess {
         surplus
     }
 
-    /// Everything was given up; returns all octets that are charged.
+    /// Resets the state after the release of all memory; returns all charged octets.
     pub(super) fn end(&mut self) -> u32 {
         core::mem::take(self).charged
     }
@@ -197,10 +201,10 @@ impl Excess {
 mod tests {
     use super::*;
 
-    /// 64 KiB, as the design promises.
+    /// 64 KiB, the documented limit.
     const KIB64: u32 = 65_536;
 
-    /// Charges what is missing, and tells how much is charged in all.
+    /// Charges the missing octets; returns the total charge.
     fn lend(excess: &mut Excess) -> u32 {
         let missing = excess.missing_to_lend(1);
         excess.charged(missing);
@@ -236,7 +240,7 @@ mod tests {
             // Sixteen bursts are outstanding.
             excess.acknowledged(sent, 16 * 65_160);
         }
-        // At least what is pinned is charged, and no more than twice the ends of blocks.
+        // The charge covers the pinned octets, and at most twice the unused ends of blocks.
         assert!(excess.charged >= beyond + 15 * 376);
         assert!(excess.charged <= beyond + 32 * 376 + STEP);
         excess.acknowledged(sent, 1);
@@ -281,12 +285,12 @@ mod tests {
         let wanted = excess.take_wanted();
         assert!(wanted >= 2048);
         assert!(!excess.is_wanted());
-        // Refused for good as long as it is not charged.
+        // Refused until the octets are charged.
         assert!(!excess.reassemble(beyond));
         excess.charged(wanted);
         assert!(excess.reassemble(beyond));
         assert!(!excess.is_wanted());
-        // Less is always granted.
+        // A smaller size is always granted.
         assert!(excess.reassemble(64));
     }
 

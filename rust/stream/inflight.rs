@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work requests that left the send queue: their completion, in posting order.
+//! Fetched work requests of the send queue, and their completion in posting order.
 //!
-//! A Send or Write is complete when its last octet was handed to TCP (RFC 5041 section 5.3, DDP
-//! message transfer completion at the source). A Read is complete when its last response segment was
-//! placed, a local operation at once. Verbs want completions in posting order, so an open Read holds back
-//! everything behind it. Positions are counted in octets of the outgoing stream: one number,
-//! compared with what TCP took, completes a whole burst of messages.
+//! A Send or Write is complete when its last octet was passed to TCP (RFC 5041 section 5.3, DDP
+//! message transfer completion at the source). A Read is complete when its last response segment
+//! was placed, and a local operation at once. Verbs require completions in posting order, so an
+//! outstanding Read delays all later completions. Positions count octets of the transmitted
+//! stream. One comparison with the number of octets that TCP has accepted completes a whole burst
+//! of messages.
 
 use kernel::alloc::flags::GFP_KERNEL;
 use kernel::prelude::*;
@@ -16,25 +17,25 @@ use crate::verbs::cq::{
     WcStatus, //
 };
 
-/// Most work requests that can be out of the send queue and not complete.
+/// The largest number of fetched work requests without a completion.
 ///
-/// Only what waits behind a Read, or was encoded into the current burst, is ever here; when it is
-/// full the engine stops fetching. Bounds the memory of a connection.
+/// Entries are work requests after an outstanding Read, and those of the current burst. While the
+/// queue is full, the transmit engine fetches none. The limit bounds the memory of a connection.
 const MAX_ENTRIES: usize = 512;
 
-/// Least room, so that a doorbell's worth of small messages fits into one burst.
+/// The smallest capacity: the small messages of one doorbell fit into one burst.
 const MIN_ENTRIES: usize = 16;
 
-/// Names a work request in the queue, whatever is added or removed around it.
+/// The identity of a work request in the queue, valid while other entries are added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
-/// When a work request is done.
+/// The condition under which a work request is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// Once TCP took the outgoing stream up to this octet.
+    /// TCP has accepted the transmitted stream up to this octet.
     Sent(u64),
-    /// Once marked as done: a Read, or a message that is still being segmented.
+    /// Not done until the entry is changed: a Read, or a message that is being segmented.
     Open,
 }
 
@@ -43,7 +44,7 @@ pub(super) enum Due {
 pub(super) struct SentWr {
     /// `wr_id` of the poster.
     pub(super) id: u64,
-    /// When it is done.
+    /// The condition under which the work request is done.
     pub(super) due: Due,
     /// Octets transferred, for the completion.
     pub(super) bytes: u32,
@@ -51,7 +52,7 @@ pub(super) struct SentWr {
     pub(super) opcode: WcOpcode,
     /// The status of the completion.
     pub(super) status: WcStatus,
-    /// A completion is wanted even on success.
+    /// A success generates a completion, too.
     pub(super) signaled: bool,
 }
 
@@ -61,12 +62,13 @@ pub(super) struct SentQueue {
     ring: KVec<Option<SentWr>>,
     /// Number of the oldest entry; wraps.
     head: u32,
-    /// Number the next entry gets; wraps.
+    /// Number of the next entry; wraps.
     tail: u32,
 }
 
 impl SentQueue {
-    /// Makes a queue for a send queue of `depth` entries. May sleep.
+    /// Makes a queue for a send queue of `depth` entries. `ENOMEM`: no memory. Process context;
+    /// sleeps.
     pub(super) fn new(depth: usize) -> Result<Self> {
         let size = depth
             .clamp(MIN_ENTRIES, MAX_ENTRIES)
@@ -79,18 +81,18 @@ impl SentQueue {
         })
     }
 
-    /// Nothing waits for completion.
+    /// Whether the queue has no entry.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.head == self.tail
     }
 
-    /// How many wait for completion.
+    /// The number of entries.
     pub(super) fn len(&self) -> usize {
         self.tail.wrapping_sub(self.head) as usize
     }
 
-    /// No room: nothing more may be fetched.
+    /// Whether the queue is full: no work request may be fetched.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.tail.wrapping_sub(self.head) as usize >= self.ring.len()
@@ -115,7 +117,7 @@ impl SentQueue {
         Some(slot)
     }
 
-    /// The entry a slot names, while it is in the queue.
+    /// The entry of `slot`, while it is in the queue.
     #[inline]
     pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut SentWr> {
         if slot.0.wrapping_sub(self.head) >= self.tail.wrapping_sub(self.head) {
@@ -125,10 +127,10 @@ impl SentQueue {
         self.ring.get_mut(index)?.as_mut()
     }
 
-    /// Takes the oldest entry if it is done when TCP has taken the stream up to `sent`.
+    /// Takes the oldest entry if it is done; TCP has accepted the stream up to octet `sent`.
     ///
-    /// A failed entry and all behind it stay for the end of the stream: after an error nothing is
-    /// reported as a success.
+    /// A failed entry and all later ones stay until the end of the stream: after an error no
+    /// success is reported.
     #[inline]
     pub(super) fn pop_done(&mut self, sent: u64) -> Option<SentWr> {
         if self.is_empty() {
@@ -142,8 +144,8 @@ impl SentQueue {
         }
     }
 
-    /// Fails the oldest entry of this kind that is not done, for the end of the stream; `false` if there
-    /// is none.
+    /// Fails the oldest entry of this kind that has not failed, before the end of the stream;
+    /// `false` if there is none.
     pub(super) fn fail_oldest(&mut self, opcode: WcOpcode, status: WcStatus) -> bool {
         let mut at = self.head;
         while at != self.tail {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! State of a stream from outside: for `rdma resource show`, and for the device's counters.
+//! The state of a stream for `rdma resource show`, and its part of the device's counters.
 
 use kernel::{
     str::CStr,
@@ -26,28 +26,28 @@ use crate::{
     }, //
 };
 
-/// A stream at one moment.
+/// A snapshot of the state of a stream.
 pub(crate) struct StreamInfo {
-    /// What the start-up agreed on.
+    /// The parameters that the MPA start-up negotiated.
     agreed: Agreed,
     /// The phase.
     phase: StreamPhase,
     /// A Send waits for a receive.
     held: bool,
-    /// Send work requests that are being carried out.
+    /// Fetched work requests of the send queue without a completion.
     under_way: usize,
-    /// Reads of this end without a whole Response.
+    /// Reads of this end whose Response is incomplete.
     reads: usize,
-    /// Read Requests of the peer without a whole Response.
+    /// Read Requests of the peer whose Response is incomplete.
     peer_reads: usize,
-    /// TCP.
+    /// The state of the TCP connection.
     tcp: TcpInfo,
-    /// Segments that TCP has sent again.
+    /// Segments that TCP has retransmitted.
     retransmits: u32,
 }
 
 impl StreamInfo {
-    /// Adds the state to an answer of `rdma resource show`.
+    /// Adds the driver attributes of `rdma resource show qp`.
     pub(crate) fn describe(&self, attrs: &mut ResAttrs<'_>) {
         let Self { agreed, tcp, .. } = self;
         attrs.text(c"stream", self.phase.name());
@@ -80,7 +80,7 @@ impl StreamInfo {
 }
 
 impl StreamPhase {
-    /// The name.
+    /// The name of the phase in `rdma resource show`.
     const fn name(self) -> &'static CStr {
         match self {
             Self::Starting => c"starting",
@@ -94,7 +94,7 @@ impl StreamPhase {
 }
 
 impl Stream {
-    /// The stream at this moment; `None` once its socket is released. Process context; sleeps.
+    /// A snapshot of the state; `None` after the release of the socket. Process context; sleeps.
     pub(crate) fn info(&self) -> Option<StreamInfo> {
         if self.socket.lock().is_none() {
             return None;
@@ -113,7 +113,7 @@ impl Stream {
         now.wrapping_sub(self.retransmits_told.load(Relaxed))
     }
 
-    /// Adds retransmitted segments to the device's counters. Any context.
+    /// Adds the segments retransmitted since the last call to the device's counters. Any context.
     pub(crate) fn tell_retransmits(&self, counters: &Counters) {
         let now = self.state.sock().retransmits();
         let before = self.retransmits_told.xchg(now, Relaxed);
@@ -122,7 +122,7 @@ impl Stream {
 }
 
 impl StreamState {
-    /// The stream at this moment.
+    /// Makes a snapshot of the state.
     fn info(&self, tcp: TcpInfo, retransmits: u32) -> StreamInfo {
         StreamInfo {
             agreed: self.agreed,

@@ -1,35 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that TCP keeps accounted to a stream while it moves bulk.
+//! Memory that TCP reserves for a stream during bulk transfers.
 //!
-//! TCP accounts for the memory of its buffers by pages, in one account of all sockets. At both ends
-//! every burst takes pages from the account and gives them back. A stream that moves burst after
-//! burst has TCP keep what it needs for some of them, as `SO_RESERVE_MEM` lets programs do
-//! (socket(7)). It gives the memory back when it has moved no bulk for a while, or when memory gets
-//! short. An idle stream keeps nothing.
+//! TCP accounts the memory of its buffers in pages, in one counter of all sockets. Every burst
+//! charges and uncharges pages at both ends. A stream in a bulk transfer reserves memory for some
+//! bursts, as `SO_RESERVE_MEM` does for programs (socket(7)). The reservation ends after a time
+//! without bulk data, or when memory is short. An idle stream reserves nothing.
 
-/// Octets in one batch that are bulk: more are likely to follow.
+/// The octets in one batch that count as bulk data: more are likely to follow.
 const BULK: u64 = 32 << 10;
 
-/// Octets that are kept accounted: one burst, and TCP's own records of it. Twice as many were no
-/// faster.
+/// The reserved octets: one burst, and TCP's own records of it. Twice as many were no faster.
 pub(super) const RESERVED: u32 = 256 << 10;
 
 /// Milliseconds between two checks.
 pub(super) const LOOK_MS: u32 = 2_000;
 
-/// Whether a stream's memory is kept.
+/// The reservation of a stream.
 #[derive(Default)]
 pub(super) struct Reserve {
     /// Memory is reserved.
     held: bool,
-    /// Bulk has moved since the last check.
+    /// Bulk data has moved since the last check.
     used: bool,
 }
 
 impl Reserve {
-    /// `octets` were moved in one batch, in one direction; whether to ask TCP for memory, and then
-    /// to say what came of it by [`Self::is_held`].
+    /// Notes `octets` octets that one batch moved in one direction. Returns whether the caller
+    /// tries to reserve memory. After a success the caller calls [`Self::is_held`].
     #[inline]
     pub(super) fn moved(&mut self, octets: u64) -> bool {
         if octets < BULK {
@@ -39,20 +37,20 @@ impl Reserve {
         !self.held
     }
 
-    /// TCP keeps the memory.
+    /// Notes that TCP has reserved the memory.
     #[inline]
     pub(super) fn is_held(&mut self) {
         self.held = true;
     }
 
-    /// Whether TCP keeps the memory.
+    /// Whether memory is reserved.
     #[inline]
     pub(super) fn is_some(&self) -> bool {
         self.held
     }
 
-    /// A look, every [`LOOK_MS`] while memory is kept: whether it stays so. If not, the caller
-    /// releases it.
+    /// Checks the reservation, every [`LOOK_MS`] milliseconds. `false`: the caller ends it,
+    /// because no bulk data has moved, or memory is not `plenty`.
     pub(super) fn stays(&mut self, plenty: bool) -> bool {
         self.held = self.held && core::mem::take(&mut self.used) && plenty;
         self.held

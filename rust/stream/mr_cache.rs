@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory regions that one batch touches, pinned once.
+//! A cache of memory regions, which one batch pins once.
 //!
 //! A lookup with a pin costs two atomic operations, and the segments of a batch mostly name the
 //! same region. [`MrCache`] keeps the last few regions pinned until the socket lock is released.
@@ -28,7 +28,7 @@ use crate::{
     }, //
 };
 
-/// The protocol crate's name of an access error, for the Terminate.
+/// The access error of `iwarp_wire` for a Terminate.
 pub(super) fn to_wire(error: AccessError) -> terminate::AccessError {
     match error {
         AccessError::InvalidStag => terminate::AccessError::InvalidStag,
@@ -41,19 +41,19 @@ pub(super) fn to_wire(error: AccessError) -> terminate::AccessError {
 
 /// Regions pinned for one batch under the socket lock.
 ///
-/// Never kept beyond the batch, and never while a region is invalidated: revocation waits for the
-/// pins of the region.
+/// Pins end with the batch, and before a region is invalidated: a revocation waits for the pins
+/// of the region.
 pub(super) struct MrCache<'q> {
-    /// The queue pair that the memory has to be associated with.
+    /// The queue pair with which the memory must be associated.
     queues: &'q QpQueues,
-    /// Regions named by the peer, the one used last in front.
+    /// Regions that the peer has named, the last used one first.
     remote: [Option<PinnedRegion>; 2],
-    /// Memory named by our own work requests, the one used last in front.
+    /// Memory of work requests of this end, the last used one first.
     local: [Option<LocalBuf>; 2],
 }
 
 impl<'q> MrCache<'q> {
-    /// An empty cache.
+    /// Makes an empty cache.
     #[inline]
     pub(super) fn new(queues: &'q QpQueues) -> Self {
         Self {
@@ -63,7 +63,8 @@ impl<'q> MrCache<'q> {
         }
     }
 
-    /// The region `stag` as the peer may use it, after the checks for `len` octets at `addr`.
+    /// The region `stag`, pinned and checked for an access of kind `need` to `len` octets at
+    /// `addr`.
     ///
     /// `len` is not zero: zero-length operations are not checked (RFC 5041 section 5.2).
     #[inline]
@@ -89,7 +90,7 @@ impl<'q> MrCache<'q> {
         Ok(region)
     }
 
-    /// The memory of one of our own scatter-gather elements, checked as a whole.
+    /// The memory of a scatter-gather element of this end, after a check of the whole element.
     #[inline]
     fn local(&mut self, sge: &Sge, need: Access) -> Result<&LocalBuf, AccessError> {
         let [first, second] = &mut self.local;
@@ -106,21 +107,21 @@ impl<'q> MrCache<'q> {
         first.as_ref().ok_or(AccessError::InvalidStag)
     }
 
-    /// Unpins everything.
+    /// Unpins all regions.
     #[inline]
     pub(super) fn release(&mut self) {
         self.remote = [None, None];
         self.local = [None, None];
     }
 
-    /// Makes `stag` invalid, and waits until nothing accesses its memory any more. Returns whether
-    /// this call took access away.
+    /// Invalidates `stag`, and waits for concurrent accesses to its memory to end. Returns
+    /// whether this call has removed access rights.
     pub(super) fn invalidate(&mut self, stag: Stag, by: Invalidator) -> Result<bool, AccessError> {
         self.release();
         self.queues.regions().invalidate(stag, by)
     }
 
-    /// Checks that a list names memory that may be used with `need`.
+    /// Checks that all elements of a list permit an access of kind `need`.
     pub(super) fn check_list(&mut self, list: &Sgl, need: Access) -> Result<(), AccessError> {
         for sge in list.as_slice().iter().filter(|sge| sge.len != 0) {
             self.local(sge, need)?;
@@ -128,7 +129,8 @@ impl<'q> MrCache<'q> {
         Ok(())
     }
 
-    /// Copies octets `off..off + dst.len()` of the memory a list describes into `dst`.
+    /// Copies octets `off..off + dst.len()` of the memory of `list` to `dst`.
+    /// [`AccessError::Bounds`]: the list is too short.
     #[inline]
     pub(super) fn gather(
         &mut self,
@@ -148,7 +150,8 @@ impl<'q> MrCache<'q> {
         }
     }
 
-    /// Copies `src` to octets `off..off + src.len()` of the memory a list describes.
+    /// Copies `src` to octets `off..off + src.len()` of the memory of `list`.
+    /// [`AccessError::Bounds`]: the list is too short.
     #[inline]
     pub(super) fn scatter(
         &mut self,
@@ -169,7 +172,8 @@ impl<'q> MrCache<'q> {
     }
 }
 
-/// The parts of a list's elements that octets `off..off + len` of it cover.
+/// The elements of `list` that contain its octets `off..off + len`, with address and length of
+/// each part.
 #[inline]
 fn pieces(list: &Sgl, off: u32, len: usize) -> impl Iterator<Item = (&Sge, u64, usize)> {
     let mut skip = off;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The limit for a peer that does not answer while it owes acknowledgments, where TCP has no limit.
+//! The time limit for a peer that does not answer, for connections without a TCP user timeout.
 //!
 //! `TCP_USER_TIMEOUT` (RFC 5482) also ends a connection whose peer answers every probe of its
-//! closed window. A queue pair with an `rnr_retry` of 7 waits for such a peer without end, so TCP
-//! is given no limit. Instead, while something is unacknowledged, a work item checks whether the
-//! peer answers at all. TCP probes a closed window ever more rarely: a peer that is not asked need
-//! not answer. The state belongs to the holder of the socket.
+//! closed window. A queue pair with an `rnr_retry` of 7 waits for such a peer without limit, so
+//! it sets no TCP user timeout. Instead, while octets are unacknowledged, a work item checks
+//! whether the peer answers at all. TCP probes a closed window at growing intervals, and between
+//! probes no answer is due. The socket lock guards the state.
 
 use super::{
     batch::{
@@ -20,16 +20,16 @@ use crate::sys::{
     net::socket::Locked, //
 };
 
-/// Checks within one limit: the connection ends at most two looks late.
+/// The number of checks within the limit. The connection ends at most two check intervals late.
 const LOOKS: u32 = 4;
 
-/// Milliseconds between two looks, at most.
+/// The longest check interval in milliseconds.
 const LONGEST_LOOK_MS: u32 = 10_000;
 
-/// How long the peer may be silent.
+/// The time for which the peer may be silent.
 #[derive(Default)]
 pub(super) struct Patience {
-    /// Milliseconds; 0: this is left to TCP.
+    /// The limit in milliseconds; 0: only the limits of TCP apply.
     limit_ms: u32,
     /// The work item is queued, or about to be.
     armed: bool,
@@ -38,7 +38,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Sets the limit.
+    /// Sets the limit in milliseconds; 0: only the limits of TCP apply.
     pub(super) fn set(&mut self, limit_ms: u32) {
         self.limit_ms = limit_ms;
     }
@@ -55,13 +55,14 @@ impl Patience {
         Some(self.look_ms())
     }
 
-    /// Milliseconds between two looks.
+    /// The check interval in milliseconds.
     fn look_ms(&self) -> u32 {
         (self.limit_ms / LOOKS).clamp(1, LONGEST_LOOK_MS)
     }
 
-    /// A look at a peer that was heard `heard_ms` ago, and owes an answer or not: whether it has been
-    /// silent for too long. What it owes may have been sent just before the first such look.
+    /// Checks a peer whose last segment arrived `heard_ms` milliseconds ago; `owes`: an answer is
+    /// due. Returns whether the peer has been silent for too long. One more interval passes
+    /// before that: the unanswered data may have been sent just before the first check.
     fn is_over(&mut self, heard_ms: u32, owes: bool) -> bool {
         let look_ms = self.look_ms();
         if !owes || heard_ms < look_ms {
@@ -74,7 +75,8 @@ impl Patience {
 }
 
 impl Batch<'_> {
-    /// Checks whether the peer is silent for too long.
+    /// Ends the stream with `ETIMEDOUT` if the peer has been silent for too long, else defers the
+    /// next check.
     pub(super) fn watch_peer(&mut self, locked: &mut Locked) {
         let patience = &mut self.proto.patience;
         if self.proto.phase >= StreamPhase::Ended

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Workaround for siw responders that overlook what arrives during their takeover of the socket.
+//! A workaround for siw responders that miss FPDUs before their takeover of the socket.
 //!
-//! siw does not look at octets that arrive between its Reply and the takeover, until more arrive.
-//! An initiator that sends a request at once, and waits for the answer, would wait for ever. So an
-//! initiator that has sent a message, and received none, repeats the Write without payload that its
-//! stream began with. The peer does not look at STag and offset of such a Write (RFC 5041 section
-//! 5.2). The Write places nothing, and completes no work request on either side, so it has no
-//! effect at other peers.
+//! siw does not process octets that arrive between its Reply and its takeover of the socket,
+//! until further octets arrive. An initiator that sends a request at once, and waits for the
+//! answer, would wait forever. An initiator that has sent a message, and received none, therefore
+//! repeats an RTR frame: an RDMA Write without payload. The peer does not check STag and offset
+//! of such a Write (RFC 5041 section 5.2). The Write places nothing, and completes no work
+//! request at either end, so it has no effect at other peers.
 
 /// Milliseconds from the start of the stream to the first repetition, and from each to the next.
 const WAITS_MS: [u32; 3] = [500, 1_000, 2_000];
 
-/// The repetitions of a stream. Belongs to the holder of the socket.
+/// The repetitions of a stream. The socket lock guards them.
 pub(super) struct SiwTakeover {
-    /// The peer has sent something: the takeover is done.
+    /// Octets of the peer have arrived: the takeover is done.
     heard: bool,
-    /// The waits that are not over.
+    /// The remaining waits, in milliseconds.
     left: &'static [u32],
 }
 
 impl SiwTakeover {
-    /// For an initiator that has `heard` its peer, or not yet.
+    /// The state of an initiator; `heard`: octets of the peer have arrived already.
     pub(super) fn new(heard: bool) -> Self {
         Self {
             heard,
@@ -29,7 +29,7 @@ impl SiwTakeover {
         }
     }
 
-    /// For a responder, which does not send first.
+    /// The state of a responder, which does not send first and repeats nothing.
     pub(super) fn none() -> Self {
         Self {
             heard: true,
@@ -37,7 +37,7 @@ impl SiwTakeover {
         }
     }
 
-    /// The peer has sent something.
+    /// Notes that octets of the peer have arrived.
     #[inline]
     pub(super) fn heard(&mut self) {
         self.heard = true;
@@ -51,8 +51,9 @@ impl SiwTakeover {
         }
     }
 
-    /// A wait is over. Returns whether the Write is repeated. Without a message `asked` the peer
-    /// has nothing to answer, and a later message arrives after the takeover.
+    /// Handles the end of a wait. Returns whether the Write is repeated. `asked`: this end has
+    /// sent a message. Without one the peer has nothing to answer, and a later message arrives
+    /// after the takeover.
     pub(super) fn due(&mut self, asked: bool) -> bool {
         match self.left.split_first() {
             Some((_, left)) if asked && !self.heard => {

@@ -3,8 +3,8 @@
 //! The read queues of a stream (RFC 5040 section 5.5): outstanding Reads of this end (ORQ), and
 //! Read Requests of the peer (IRQ).
 //!
-//! Both directions use them: `tx` makes requests and answers, `rx` takes requests and responses. They
-//! belong to the holder of the socket.
+//! Both directions use the queues: `tx` sends requests and responses, `rx` receives them. The
+//! socket lock guards the queues.
 
 use iwarp_wire::reads::{
     Inbound,
@@ -20,27 +20,27 @@ use super::{
 };
 use crate::verbs::Stag;
 
-/// What an outstanding Read belongs to.
+/// The work request of an outstanding Read.
 #[derive(Clone, Copy)]
 pub(super) struct ReadCookie {
-    /// The work request; none for a ready-to-receive frame.
+    /// The entry of the work request; `None` for a ready-to-receive frame.
     pub(super) slot: Option<Slot>,
     /// This is the last of the work request's Reads.
     pub(super) last: bool,
-    /// The sink to invalidate when the data is there.
+    /// The STag of the sink, if it is invalidated after the last octet was placed.
     pub(super) invalidate: Option<Stag>,
 }
 
 /// The read queues.
 pub(super) struct ReadQueues {
-    /// Our outstanding Reads.
+    /// The outstanding Reads of this end.
     pub(super) orq: Orq<ReadCookie, KVec<Option<Outstanding<ReadCookie>>>>,
-    /// The peer's Read Requests.
+    /// The Read Requests of the peer.
     pub(super) irq: Irq<KVec<Option<Inbound>>>,
 }
 
 impl ReadQueues {
-    /// Empty queues of the depths agreed on. May sleep.
+    /// Makes empty queues of the negotiated depths. `ENOMEM`: no memory. Process context; sleeps.
     pub(super) fn new(config: &Config) -> Result<Self> {
         let outgoing = KVec::from_elem(None, usize::from(config.ord), GFP_KERNEL)?;
         let incoming = KVec::from_elem(None, usize::from(config.ird), GFP_KERNEL)?;
@@ -50,7 +50,7 @@ impl ReadQueues {
         })
     }
 
-    /// What the oldest outstanding Read belongs to.
+    /// The cookie of the oldest outstanding Read.
     pub(super) fn front(&self) -> Option<ReadCookie> {
         self.orq.head().map(|read| read.cookie)
     }

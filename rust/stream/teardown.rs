@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The ways a stream ends (RFC 5044 section 6.2, RFC 5041 section 6.2, RFC 5040 section 6).
+//! The end of a stream (RFC 5044 section 6.2, RFC 5041 section 6.2, RFC 5040 section 6).
 //!
-//! Whatever the reason, the end is reported to the queue pair and its work flushed at once, exactly
-//! once. Afterwards the stream keeps only the socket. A Terminate goes out at the next FPDU
-//! boundary, then FIN. The socket is released when the peer's FIN has arrived or the time limit is
-//! over.
+//! The end is reported to the queue pair at once and exactly once, for every reason, and the
+//! queue pair flushes its work requests. Afterwards the stream keeps only the socket. A Terminate
+//! is sent at the next FPDU boundary, then FIN. The socket is released after the peer's FIN, or
+//! after a time limit.
 
 use iwarp_wire::{
     ddp::Header,
@@ -46,64 +46,66 @@ use crate::{
     }, //
 };
 
-/// Milliseconds after a disconnect in which the message in progress may be finished. The end is
-/// reported to the owner then at the latest, whatever the peer does.
+/// Milliseconds after a disconnect for the rest of the message in progress. The end is reported
+/// to the owner then at the latest, for any behaviour of the peer.
 const DISCONNECT_MS: u32 = 500;
 
-/// Milliseconds a stream that has ended waits for the peer's FIN, or for room for a Terminate.
+/// Milliseconds for which an ended stream waits for the peer's FIN, or for free space for a
+/// Terminate.
 const LINGER_MS: u32 = 5_000;
 
-/// Milliseconds between two checks, behind a disconnect, whether the peer's closed window keeps FIN
-/// back. The second check may end the wait, so the peer gets a reset within a second.
+/// Milliseconds between two checks, after a disconnect, whether the peer's closed window delays
+/// FIN. The second check may end the wait, so the peer receives a reset within a second.
 const KEPT_BACK_MS: u32 = 400;
 
-/// Checks in [`LINGER_MS`].
+/// The largest number of these checks, which take about [`LINGER_MS`].
 const MOST_LOOKS: u8 = 12;
 
-/// Milliseconds without any progress after which a graceful end is cut. The peer may have to answer
-/// Reads, and TCP may have to retransmit.
+/// Milliseconds without progress after which a graceful close is cut short. The peer may have to
+/// answer Reads, and TCP may have to retransmit.
 const GRACE_MS: u32 = 8_000;
 
-/// How often the end is put off because there was progress. The last posted work has about three
-/// minutes, whatever the peer does.
+/// The largest number of times that progress extends the deadline. The last posted work requests
+/// have about three minutes, for any behaviour of the peer.
 const MOST_DELAYS: u8 = 24;
 
-/// How the stream ends.
+/// The state of the end of a stream.
 #[derive(Default)]
 pub(super) struct Ending {
-    /// The peer has closed its half.
+    /// The peer has sent FIN.
     peer_fin: bool,
-    /// The peer's close was reported to the owner.
+    /// The peer's FIN was reported to the user.
     half_closed_told: bool,
-    /// This side asked for the close.
+    /// The close is a local one.
     local: bool,
     /// Resets the connection when the socket is released.
     pub(super) reset: bool,
-    /// Octets TCP had taken, and the peer acknowledged, when the deadline was last looked at.
+    /// The octets that TCP had accepted plus those that the peer had acknowledged, at the last
+    /// check of the deadline.
     moved_before: u64,
-    /// Something came since the deadline was last looked at.
+    /// Octets have arrived since the last check of the deadline.
     heard: bool,
-    /// How often the deadline was put off.
+    /// How often the deadline was extended.
     delays: u8,
-    /// The owner has disconnected: the peer gets FIN or a reset in time.
+    /// A disconnect: the peer receives FIN or a reset in time.
     left: bool,
-    /// Octets the peer had acknowledged at the last look for a closed window.
+    /// The octets that the peer had acknowledged at the last check for a closed window.
     acked_before: Option<u64>,
-    /// Checks so far.
+    /// The number of checks for a closed window.
     looks: u8,
 }
 
 impl Ending {
-    /// Something came from the peer.
+    /// Notes that octets have arrived.
     #[inline]
     pub(super) fn heard(&mut self) {
         self.heard = true;
     }
 
-    /// Whether the end is put off once more: since the last time something moved, or something that was
-    /// waited for has come. `moved` counts octets that TCP has taken, or the peer acknowledged. The
-    /// first time all that was before counts as well, so that a tick that was meant for something
-    /// else ends nothing.
+    /// Whether the deadline is extended: octets have moved since the last check, or, with
+    /// `waits`, have arrived. `moved` is the sum of the octets that TCP has accepted and those
+    /// that the peer has acknowledged. The first check counts all earlier octets, so that a
+    /// deadline for another purpose ends nothing.
     fn goes_on(&mut self, moved: u64, waits: bool) -> bool {
         let moved = core::mem::replace(&mut self.moved_before, moved) != moved;
         let heard = core::mem::take(&mut self.heard) && waits;
@@ -112,7 +114,7 @@ impl Ending {
         goes_on
     }
 
-    /// Milliseconds until the next step of a stream that has ended.
+    /// Milliseconds until the next check of an ended stream.
     fn linger_ms(&self) -> u32 {
         match self.left && self.looks < MOST_LOOKS {
             true => KEPT_BACK_MS,
@@ -120,15 +122,16 @@ impl Ending {
         }
     }
 
-    /// A look behind a disconnect: the peer has acknowledged so many octets, and its window is closed
-    /// or not. Whether nothing has moved since the last look, and nothing can.
+    /// Checks for a closed window after a disconnect. The peer has acknowledged `acked` octets;
+    /// `closed`: its window is closed. Returns whether no octet has moved since the last check,
+    /// and none can.
     fn is_kept_back(&mut self, acked: u64, closed: bool) -> bool {
         self.looks = self.looks.saturating_add(1);
         let before = self.acked_before.replace(acked);
         closed && before == Some(acked)
     }
 
-    /// Why a stream has ended whose two halves were closed.
+    /// The reason for the end of a stream whose two halves are closed.
     fn closed(&self) -> EndReason {
         match self.local {
             true => EndReason::LocalClose,
@@ -138,7 +141,7 @@ impl Ending {
 }
 
 impl Batch<'_> {
-    /// Carries out a local close.
+    /// Executes a local close.
     pub(super) fn close(&mut self, how: Close) {
         match how {
             Close::Graceful => {
@@ -158,7 +161,7 @@ impl Batch<'_> {
             }
             Close::Leave => self.end(EndReason::LocalClose),
             Close::SetUpFailed => {
-                // The connection manager reports to the owner.
+                // The connection manager reports the failure to the owner of the queue pair.
                 self.ctx.shared.told = true;
                 let reason = TerminateReason::Mpa(MpaError::LocalCatastrophic);
                 self.fail(Terminate::bare(reason));
@@ -170,8 +173,8 @@ impl Batch<'_> {
         }
     }
 
-    /// An error was found: sends a Terminate, and ends the stream. Only the first error counts, and
-    /// none does once the owner has disconnected: the end is on its way.
+    /// Ends the stream after a local error, with a Terminate. Later errors have no effect. After
+    /// a disconnect no error has: the stream is about to end.
     pub(super) fn fail(&mut self, terminate: Terminate) {
         if self.proto.phase >= StreamPhase::Leaving {
             return;
@@ -188,7 +191,8 @@ impl Batch<'_> {
         self.end(EndReason::TerminateSent(event));
     }
 
-    /// Ends the stream for a reason that a direction has left. Only the first error counts.
+    /// Ends the stream for a reason that a direction has stored. Only the first error has an
+    /// effect.
     #[cold]
     pub(super) fn stop(&mut self, stop: Stop) {
         match stop {
@@ -202,9 +206,9 @@ impl Batch<'_> {
         }
     }
 
-    /// The peer sent a Terminate: nothing is sent any more, and our Read it speaks of, if it
-    /// does, is reported with its error. So is the oldest incomplete Send if it had no receive for
-    /// one.
+    /// Ends the stream after a Terminate of the peer: no further message is sent. A Read of this
+    /// end that the Terminate concerns is reported with its error. So is the oldest incomplete
+    /// Send, if the peer had no receive for a Send.
     fn terminated(&mut self, terminate: &Terminate) {
         self.trace(terminate, false);
         self.ctx.count(Counter::TerminateRx);
@@ -217,13 +221,13 @@ impl Batch<'_> {
             }
             _ => None,
         };
-        // A Terminate without a copied header may mean a Read, too.
+        // A Terminate without a copied header may concern a Read, too.
         let of_read = match terminate.header() {
             Some(Header::Untagged(header)) => header.qn == QueueNumber::ReadRequest.into(),
             Some(Header::Tagged(_)) => false,
             None => true,
         };
-        // Answers come in order, so the Read that failed is the oldest one.
+        // Responses arrive in order, so the Read that failed is the oldest one.
         let front = self.proto.reads.front().filter(|_| of_read);
         let slot = front.and_then(|cookie| cookie.slot);
         if let (Some(slot), Some(status)) = (slot, status) {
@@ -242,8 +246,8 @@ impl Batch<'_> {
         self.end(EndReason::TerminateReceived);
     }
 
-    /// The event for the owner of the queue pair about an error found here (RFC 5041 sections 9.1
-    /// and 10.4): none if a completion reports the error.
+    /// The event for the owner of the queue pair after a local error (RFC 5041 sections 9.1 and
+    /// 10.4). `None` if a completion or the connection manager reports the error.
     fn event_of(&self, reason: TerminateReason) -> Option<QpEvent> {
         match reason {
             _ if self.ctx.shared.told || self.ctx.shared.failed => None,
@@ -252,7 +256,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Reports a Terminate to the owner, and makes a trace event.
+    /// Reports a Terminate to the owner, and emits a trace event.
     pub(super) fn trace(&self, terminate: &Terminate, sent: bool) {
         let reason = terminate.reason();
         let class = u32::from(reason.layer()) << 12 | u32::from(reason.etype()) << 8;
@@ -261,7 +265,8 @@ impl Batch<'_> {
         self.owner.terminate(sent, code);
     }
 
-    /// The stream has ended: flushes fetched work, reports to the queue pair and the owner.
+    /// Ends the stream: reports the end and the fetched work requests to the queue pair, and the
+    /// end to the user. No effect after the first call.
     pub(super) fn end(&mut self, reason: EndReason) {
         if self.proto.phase >= StreamPhase::Ended {
             return;
@@ -299,25 +304,27 @@ impl Batch<'_> {
         )
     }
 
-    /// No Terminate is sent any more.
+    /// Moves to the phase Over, and queues the release of the socket; `reset`: it resets the
+    /// connection.
     fn over(&mut self, reset: bool) {
         self.proto.ending.reset |= reset;
         self.proto.phase = StreamPhase::Over;
         self.ctx.shared.deferred.process = true;
     }
 
-    /// Notices what TCP knows of the peer. All that arrived has been taken.
+    /// Handles the state of the TCP connection: FIN, reset or error of the peer. All received
+    /// octets have been processed.
     pub(super) fn watch_tcp(&mut self, locked: &mut Locked) {
         match locked.tcp_state() {
             // SynRecv: a connection of TCP Fast Open.
             TcpState::SynRecv | TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2 => {
             }
-            // Octets that still wait for memory come before the end, also those that came with the
-            // last FIN.
+            // Octets that wait for memory are processed before the end, also those that arrived
+            // with the last FIN.
             _ if self.ctx.shared.deferred.retry && self.proto.phase < StreamPhase::Leaving => {}
             TcpState::Close => {
                 let reason = match locked.take_error() {
-                    // Both ends have closed; the peer's data is there still.
+                    // Both ends have closed; data of the peer is still unread.
                     None if self.proto.tx.fin_sent && self.is_held() => return,
                     // The last FIN was acknowledged.
                     None if self.proto.tx.fin_sent => self.proto.ending.closed(),
@@ -327,13 +334,13 @@ impl Batch<'_> {
                 self.end(reason);
                 self.over(false);
             }
-            // What is behind a held Send comes when it is delivered.
+            // Octets after a held Send are processed after its delivery.
             _ if self.is_held() => self.fin_behind_hold(),
             _ => self.peer_fin(),
         }
     }
 
-    /// The peer has closed its half.
+    /// Handles the peer's FIN.
     fn peer_fin(&mut self) {
         if self.proto.ending.peer_fin {
             return;
@@ -346,10 +353,10 @@ impl Batch<'_> {
         if !self.proto.rx.at_boundary() {
             self.end(EndReason::LlpError(EPIPE));
         } else if !self.proto.reads.orq.is_empty() {
-            // No answer to these Reads can arrive any more.
+            // No response to these Reads can arrive any more.
             self.end(EndReason::PeerFin);
         } else {
-            // Half closed: what was posted is still sent (RFC 5041 section 6.2.1).
+            // Half closed: posted work requests are still executed (RFC 5041 section 6.2.1).
             self.proto.phase = StreamPhase::Closing;
             self.ctx.shared.deferred.deadline = Some(LINGER_MS);
             self.owner.closing();
@@ -357,8 +364,8 @@ impl Batch<'_> {
         }
     }
 
-    /// The peer has closed its half behind a Send that is held. Its owner is told in time, and the
-    /// Send stays deliverable until the owner disconnects.
+    /// Handles the peer's FIN after a held Send. FIN is reported to the user after half a second,
+    /// and the Send can be delivered until a local disconnect.
     #[cold]
     fn fin_behind_hold(&mut self) {
         let hold = self.proto.rx.hold.as_ref();
@@ -367,14 +374,14 @@ impl Batch<'_> {
         }
     }
 
-    /// Tells the owner that the peer has closed its half, once.
+    /// Reports the peer's FIN to the user, once.
     fn tell_half_closed(&mut self) {
         if !core::mem::replace(&mut self.proto.ending.half_closed_told, true) {
             self.tell(StreamEvent::HalfClosed);
         }
     }
 
-    /// Goes on with the end as far as it can now: local failure, FIN, release.
+    /// Executes the next steps of the end: the Terminate of a local failure, FIN, the release.
     #[inline]
     pub(super) fn advance_end(&mut self, locked: &mut Locked) {
         if self.proto.phase == StreamPhase::Open && !self.ctx.shared.failed {
@@ -383,7 +390,7 @@ impl Batch<'_> {
         self.advance_end_slowly(locked);
     }
 
-    /// The part of [`Self::advance_end`] that is not needed in full operation.
+    /// The part of [`Self::advance_end`] that full operation phase does not need.
     fn advance_end_slowly(&mut self, locked: &mut Locked) {
         if self.ctx.shared.failed
             && self.proto.phase < StreamPhase::Ended
@@ -423,7 +430,7 @@ impl Batch<'_> {
         }
     }
 
-    /// The wait for the peer has lasted long enough, unless something moves.
+    /// Handles an expired deadline: ends the phase, or extends the deadline after progress.
     pub(super) fn deadline(&mut self, locked: &Locked) {
         match self.proto.phase {
             StreamPhase::Open => return self.repeat_rtr(),
@@ -450,7 +457,7 @@ impl Batch<'_> {
             }
             StreamPhase::Closing | StreamPhase::Ended => {
                 self.end(EndReason::LocalClose);
-                // What TCP has, and the FIN behind it, it delivers without us.
+                // TCP delivers the accepted octets, and the FIN after them, without the stream.
                 self.over(!fin_sent);
             }
             StreamPhase::Starting
@@ -460,8 +467,8 @@ impl Batch<'_> {
         }
     }
 
-    /// FIN behind a disconnect is kept back while the peer's window is closed. A peer that holds a
-    /// Send without a receive closes it. Only a reset reaches such a peer.
+    /// Resets the connection if the peer's closed window delays the FIN of a disconnect. A peer
+    /// that holds a Send without a receive closes its window. Only a reset reaches such a peer.
     fn look_for_closed_window(&mut self, locked: &Locked) {
         let closed = locked.window_is_closed();
         if self.proto.ending.is_kept_back(locked.acked(), closed) {
@@ -470,7 +477,7 @@ impl Batch<'_> {
         self.ctx.shared.deferred.deadline = Some(self.proto.ending.linger_ms());
     }
 
-    /// The peer had time to send something. The caller transmits.
+    /// Repeats the RTR frame if the peer had time to send and has not. The caller transmits.
     fn repeat_rtr(&mut self) {
         let asked = self.ctx.queues.sq().fetched() != 0;
         if self.proto.siw_takeover.due(asked) {
@@ -494,7 +501,7 @@ mod tests {
         ending.heard();
         assert!(ending.goes_on(101, true));
         assert!(!ending.goes_on(101, true));
-        // Without a wait, arriving data does not put the end off.
+        // Without a wait, received octets do not extend the deadline.
         ending.heard();
         assert!(!ending.goes_on(101, false));
         assert!(ending.goes_on(102, false));

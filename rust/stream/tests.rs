@@ -51,10 +51,10 @@ fn entry(id: u64, due: Due) -> SentWr {
     }
 }
 
-/// Octets of the buffers that there are for bursts, the smaller ones where memory is scarce.
+/// Sizes of burst buffers in octets; the smaller ones occur where memory is scarce.
 const CAPACITIES: [u32; 3] = [4096, 16384, 65536];
 
-/// A burst laid out like that has room for its first FPDU.
+/// Checks that a burst of this layout has room for its first FPDU.
 fn has_room(mss: u32, goal: u32, unsent: u32, tail: u32, capacity: u32) {
     let layout = Layout::new(mss, goal, unsent, tail, capacity);
     for places in [0, 4096, 8192, u32::MAX] {
@@ -68,8 +68,8 @@ fn has_room(mss: u32, goal: u32, unsent: u32, tail: u32, capacity: u32) {
     }
 }
 
-/// Encodes the beginning of a Send of `len` octets into what is left of a segment, as the engine does.
-/// An earlier FPDU has `words` 32-bit words.
+/// Encodes the beginning of a Send of `len` octets into the rest of a segment, as the transmit
+/// engine does. An earlier FPDU has `words` 32-bit words.
 fn send_fits(lead: u32, words: usize, len: u32, markers: bool) -> Result {
     let mut out = KVec::from_elem(0u8, 2048, GFP_KERNEL)?;
     let mut writer = FpduWriter::new(markers, false);
@@ -93,8 +93,8 @@ fn send_fits(lead: u32, words: usize, len: u32, markers: bool) -> Result {
     written.map(|_| ()).map_err(|_| EOVERFLOW)
 }
 
-/// Lays FPDUs of one message after the other into a burst, as the engine does. Returns the octets
-/// used and the share of full segments, in percent, that begin with an FPDU.
+/// Fills a burst with FPDUs of successive messages, as the transmit engine does. Returns the
+/// octets used and the share of full segments, in percent, that begin with an FPDU.
 fn lay_out(layout: &Layout, lead: u32, segment: u32, message: u32) -> (u32, u32) {
     let mut at: u32 = 0;
     let mut left = message;
@@ -133,20 +133,21 @@ mod suite {
         assert_eq!(layout.room(45 * 1448, 1 << 20), None);
     }
 
-    /// Behind a short FPDU the next one fills the segment up.
+    /// After a short FPDU the next one fills the segment.
     #[test]
     fn fills_up_behind_a_short_fpdu() {
         let layout = Layout::new(1448, 65160, 0, 0, 65536);
         assert_eq!(layout.room(448, 1 << 20), Some(1000));
-        // Too little is left: one FPDU straddles, the next fills up.
+        // Too little is left: one FPDU straddles the boundary, the next one fills its segment.
         let room = layout.room(1400, 1 << 20);
         assert_eq!(room, Some(48 + 724));
         assert_eq!(layout.room(1400 + 48 + 724, 1 << 20), Some(724));
-        // What fits whole is not cut.
+        // An FPDU that fits as a whole is not cut.
         assert_eq!(layout.room(1400, 40), Some(48));
     }
 
-    /// Also where segments are so short that a straddling FPDU might be longer (DDP-20).
+    /// No FPDU exceeds a segment, even where segments are so short that a straddling one might
+    /// (DDP-20).
     #[test]
     fn no_fpdu_is_longer_than_a_segment() {
         for mss in (136..512).step_by(4) {
@@ -189,7 +190,7 @@ mod suite {
         assert_eq!(layout.room(1000 + 43 * 1448, 1 << 20), None);
     }
 
-    /// A buffer that gets full ends with a segment.
+    /// A full buffer ends with a segment.
     #[test]
     fn ends_a_full_buffer_with_a_segment() {
         let layout = Layout::new(1448, 65160, 448, 448, 65536);
@@ -197,7 +198,7 @@ mod suite {
         let room = |at| within.and_then(|layout| layout.room(at, 1 << 20));
         assert_eq!(room(1000 + 3 * 1448), Some(1448));
         assert_eq!(room(1000 + 4 * 1448), None);
-        // None of its segments ends in there.
+        // No segment of the burst ends within this room.
         assert!(layout.within(0).is_none());
         let jumbo = Layout::new(8948, 62636, 448, 448, 65536);
         assert!(jumbo.within(4096).is_none());
@@ -206,7 +207,7 @@ mod suite {
         assert!(uncut.within(0).is_some());
     }
 
-    /// Behind the end of a record segments are counted anew, until TCP has sent it.
+    /// After the end of a record segments are counted anew, until TCP has sent the record.
     #[test]
     fn counts_segments_anew() {
         let mut origin = Origin::default();
@@ -215,7 +216,7 @@ mod suite {
         origin.begin(70_000);
         assert_eq!(origin.unsent(70_000, 65_000), 0);
         assert_eq!(origin.unsent(70_448, 65_448), 448);
-        // TCP has sent what was in front, and some of what is behind.
+        // TCP has sent the octets before the end of the record, and some of those after it.
         assert_eq!(origin.unsent(80_000, 300), 300);
         assert_eq!(origin.unsent(u64::MAX, u32::MAX), u32::MAX);
         let layout = Layout::new(1448, 65160, origin.unsent(70_448, 65_448), 0, 65536);
@@ -239,8 +240,8 @@ mod suite {
         }
     }
 
-    /// MPA-21: a small message fits into the rest of a segment that it is given, wherever the
-    /// peer's markers fall, or is not given it.
+    /// MPA-21: a small message gets the rest of a segment only if it fits, at any position of the
+    /// peer's markers.
     #[test]
     fn small_sends_fit_with_markers() -> Result {
         for markers in [false, true] {
@@ -255,7 +256,7 @@ mod suite {
         Ok(())
     }
 
-    /// Completions come in posting order, and a Read holds back what is behind it.
+    /// Completions are in posting order, and an outstanding Read delays later ones.
     #[test]
     fn completes_in_order() -> Result {
         let mut queue = SentQueue::new(4)?;
@@ -274,7 +275,7 @@ mod suite {
         Ok(())
     }
 
-    /// What has failed holds back what is behind it, too, until the stream ends.
+    /// A failed work request delays later completions, too, until the end of the stream.
     #[test]
     fn nothing_succeeds_after_an_error() -> Result {
         let mut queue = SentQueue::new(16)?;
@@ -297,7 +298,7 @@ mod suite {
         Ok(())
     }
 
-    /// What is taken away is all there, in order; what is left is neither taken nor given.
+    /// `take` returns all entries in order. The queue is empty afterwards, and accepts no entry.
     #[test]
     fn is_taken_away() -> Result {
         let mut queue = SentQueue::new(16)?;
@@ -315,7 +316,7 @@ mod suite {
         Ok(())
     }
 
-    /// A full queue takes nothing more, and goes round.
+    /// A full queue accepts no entry, and its indices wrap around.
     #[test]
     fn goes_round() -> Result {
         let mut queue = SentQueue::new(16)?;

@@ -2,13 +2,13 @@
 
 //! The transmit direction: from work requests to bursts of FPDUs.
 //!
-//! A burst is what one call hands to TCP: one GSO skb of whole FPDUs.
+//! A burst is the data that one call passes to TCP: one GSO skb of whole FPDUs.
 //!
-//! - [`transmit`]: builds bursts and hands them over
-//! - [`send_queue`]: which message goes next
-//! - [`encode`]: one FPDU, [`alignment`]: its size
-//! - [`owner`]: one context transmits at a time
-//! - [`doorbell_batch`]: doorbell batching, [`adaptive_delay`]: for how long
+//! - [`transmit`]: builds bursts and passes them to TCP
+//! - [`send_queue`]: the choice of the next message
+//! - [`encode`]: the encoding of one FPDU; [`alignment`]: its size
+//! - [`owner`]: transmit ownership of one context at a time
+//! - [`doorbell_batch`]: doorbell batching; [`adaptive_delay`]: the length of its delays
 
 mod adaptive_delay;
 pub(super) mod alignment;

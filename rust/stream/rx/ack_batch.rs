@@ -2,32 +2,32 @@
 
 //! ACK batching: deferred `tcp_read_done`.
 //!
-//! Where bursts are reported to TCP one at a time, TCP acknowledges each: a packet for every 64
-//! KiB. In bulk transfers several bursts arrive together, and are reported to TCP together. The
-//! latest time is a bottom-half work item behind the softirqs that deliver them. Small messages are
-//! reported immediately: their sender may wait for the acknowledgment, or for room.
+//! If bursts are reported to TCP one at a time, TCP acknowledges each: a packet for every 64 KiB.
+//! In bulk transfers several bursts arrive together, and are reported together. At the latest a
+//! bottom-half work item reports them, after the softirqs that deliver the bursts. Small messages
+//! are reported at once: their sender may wait for the acknowledgment, or for a larger window.
 
-/// Octets read at a time above which more are likely to arrive in the same softirqs.
+/// The octets of one batch from which more are likely to arrive in the same softirqs.
 const BULK: usize = 16 << 10;
 
-/// The most octets that are read and not reported to TCP, before those of the current batch are
-/// added. Less than four whole bursts at MTU 1500, so that the fourth one flushes. They stay in a
-/// CPU's cache, and are a small part of the peer's window.
+/// The largest number of octets that are read and not reported to TCP, before those of the
+/// current batch are added. It is less than four whole bursts at MTU 1500, so that the fourth one
+/// flushes. So many octets stay in a CPU's cache, and are a small part of the peer's window.
 const MOST: usize = 240 << 10;
 
-/// Octets read that TCP still keeps. Belongs to the holder of the socket.
+/// The number of octets that are read and not reported to TCP. The socket lock guards it.
 #[derive(Default)]
 pub(in crate::stream) struct AckBatch(usize);
 
 impl AckBatch {
-    /// The octets.
+    /// The number of octets that are not reported.
     #[inline]
     pub(in crate::stream) fn octets(&self) -> usize {
         self.0
     }
 
-    /// Adds `taken` octets, and returns the octets to report to TCP now. If some are left, a work
-    /// item has to [`flush`](Self::flush) them.
+    /// Adds `taken` octets, and returns the number of octets to report to TCP now. If some are
+    /// left, a work item has to [`flush`](Self::flush) them.
     #[inline]
     pub(in crate::stream) fn read(&mut self, taken: usize) -> usize {
         self.0 = self.0.saturating_add(taken);
@@ -37,7 +37,7 @@ impl AckBatch {
         }
     }
 
-    /// Returns all octets that are not reported to TCP yet; the caller reports them.
+    /// Takes the number of octets that are not reported to TCP yet; the caller reports them.
     #[inline]
     pub(in crate::stream) fn flush(&mut self) -> usize {
         core::mem::take(&mut self.0)

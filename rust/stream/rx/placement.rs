@@ -3,7 +3,7 @@
 //! Execution of a verified FPDU: place, complete, answer, or end (RFC 5041 section 5, RFC 5040
 //! sections 5 and 7).
 //!
-//! `iwarp_wire::rx::Receiver` decides; this module applies its decisions to memory and queues.
+//! `iwarp_wire::rx::Receiver` makes the decisions; this module applies them to memory and queues.
 //! Payload is copied once, from TCP's buffers to registered memory.
 
 use iwarp_wire::{
@@ -92,7 +92,7 @@ fn place_tagged<S: Source + ?Sized>(
     })
 }
 
-/// Places a segment of the answer to our oldest Read.
+/// Places a segment of the response to the oldest Read of this end.
 fn place_read<S: Source + ?Sized>(
     ctx: &mut Ctx<'_>,
     reads: &mut ReadQueues,
@@ -115,7 +115,7 @@ fn place_read<S: Source + ?Sized>(
     Ok(())
 }
 
-/// A Read has its data: reports its work request if it was the last of it.
+/// Handles the end of a Read Response; the last one of a work request completes it.
 fn read_done(ctx: &mut Ctx<'_>, cookie: ReadCookie) {
     let (true, Some(slot)) = (cookie.last, cookie.slot) else {
         return;
@@ -125,7 +125,8 @@ fn read_done(ctx: &mut Ctx<'_>, cookie: ReadCookie) {
         .invalidate
         .is_some_and(|stag| ctx.mrs.invalidate(stag, by).is_err());
     if refused {
-        // At once: the Reads behind it have begun, and are not to succeed after it.
+        // The stream ends at once: later Reads have started, and must not succeed after this
+        // failure.
         ctx.slot_failed(slot, WcStatus::LocQpOp);
         ctx.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
     } else if let Some(entry) = ctx.shared.sent.get_mut(slot) {
@@ -156,7 +157,7 @@ impl Rx {
         }
     }
 
-    /// [`deliver`](Self::deliver) for what carries no data, or comes before the stream has started.
+    /// [`deliver`](Self::deliver) for segments without data, or before the stream has started.
     // A separate function, so that decisions about data stay in registers.
     #[inline(never)]
     fn deliver_other<S: Source + ?Sized>(
@@ -213,7 +214,8 @@ impl Rx {
                 Ok(())
             }
             Decision::Fail(reason) => Err(reason),
-            // Not announced, so the receiver refuses them as unexpected opcodes.
+            // The driver does not enable them, so the receiver refuses them as unexpected
+            // opcodes.
             Decision::Immediate { .. }
             | Decision::AtomicRequest
             | Decision::AtomicResponse { .. } => Err(TerminateReason::RdmapCatastrophic),
@@ -226,7 +228,7 @@ impl Rx {
         }
     }
 
-    /// Places a segment of a Send, and reports the message if it is the last.
+    /// Places a segment of a Send, and completes the receive work request after the last segment.
     fn place_send<S: Source + ?Sized>(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -234,7 +236,7 @@ impl Rx {
         off: usize,
         segment: &SendSegment,
     ) -> Result<(), TerminateReason> {
-        // The Receive of a Send that was held has been taken already.
+        // The receive of a held Send has been taken already.
         if segment.first && self.recv.is_none() {
             match ctx.queues.rq().take() {
                 Some(Ok(recv)) => self.recv = Some(recv),
@@ -285,8 +287,8 @@ impl Rx {
         Ok(())
     }
 
-    /// No receive is posted for the peer's message: it is held. Where the queue pair is in error, the
-    /// stream ends as it would anyway, and the peer is told no more than that.
+    /// Holds a message for which no receive is posted. If the queue pair is in the error state,
+    /// the stream ends in the mode of that state. No Terminate reports the missing receive then.
     fn nothing_posted(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -299,7 +301,7 @@ impl Rx {
         self.hold(ctx, segment)
     }
 
-    /// Reports a Receive that cannot be carried out: the end of the stream needs no event.
+    /// Completes a receive work request with an error: the end of the stream needs no event.
     pub(super) fn recv_failed(&mut self, ctx: &mut Ctx<'_>, id: u64, status: WcStatus) {
         self.recv = None;
         ctx.shared.told = true;
@@ -307,8 +309,8 @@ impl Rx {
     }
 }
 
-/// Takes the peer's access to `stag` away, before its message is reported. Returns whether the peer
-/// had access.
+/// Invalidates `stag` for the peer, before its message completes. Returns whether the peer had
+/// access.
 fn invalidate_for_peer(ctx: &mut Ctx<'_>, stag: Stag) -> Result<bool, TerminateReason> {
     let by = Invalidator::Remote(ctx.queues.association());
     ctx.mrs
@@ -316,7 +318,7 @@ fn invalidate_for_peer(ctx: &mut Ctx<'_>, stag: Stag) -> Result<bool, TerminateR
         .map_err(|error| mr_cache::to_wire(error).for_invalidate())
 }
 
-/// Reports a Receive.
+/// Completes a receive work request.
 #[inline]
 fn report_recv(
     ctx: &mut Ctx<'_>,

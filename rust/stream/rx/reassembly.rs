@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An FPDU that comes in parts.
+//! The reassembly buffer, for an FPDU that arrives in parts.
 //!
-//! What TCP has received must be taken at every call, or the window closes for good. TCP frees a
-//! buffer only as a whole, so a few octets left in it keep all of its memory. An incomplete FPDU
-//! therefore moves to this buffer, and is verified and placed when it is whole. Most FPDUs bypass
-//! the buffer, which has memory only while it holds octets.
+//! All octets that TCP has received must be taken at every call, or the window closes
+//! permanently. TCP frees a socket buffer only as a whole, so a few octets left in it keep all of
+//! its memory. An incomplete FPDU therefore moves to the reassembly buffer, and is verified and
+//! placed when it is complete. Most FPDUs bypass the buffer, which has memory only while it
+//! contains octets.
 
 use kernel::{
     alloc::flags::{
@@ -18,14 +19,14 @@ use kernel::{
 use super::source::Source;
 use crate::sys::mm::octets::Octets;
 
-/// The longest FPDU there can be: ULPDU_Length 65535, framed and padded, and a marker in front of
-/// it and every 512 octets.
+/// The length of the longest possible FPDU in octets: ULPDU_Length 65535, framed and padded, a
+/// marker before it and one every 512 octets.
 const MAX_LEN: usize = 2 + 65535 + 3 + 4 + 4 * 130;
 
 /// Memory for octets.
 ///
-/// Memory of `vmalloc()` is allocated where sleeping is allowed, and never grows in a softirq.
-/// There `vmalloc()` would take locks that processes hold with softirqs on.
+/// Memory of `vmalloc()` is allocated only where sleeping is allowed, and does not grow in a
+/// softirq. In a softirq `vmalloc()` would take locks that threads hold with softirqs enabled.
 enum Room {
     /// Allocated in atomic context.
     Atomic(KVec<u8>),
@@ -58,7 +59,7 @@ impl Room {
         }
     }
 
-    /// Appends octets as far as there is room.
+    /// Appends octets; `ENOMEM`, and no change, without room for all of them.
     fn extend(&mut self, chunk: Octets<'_>) -> Result {
         if self.capacity().saturating_sub(self.octets().len()) < chunk.len() {
             return Err(ENOMEM);
@@ -71,16 +72,16 @@ impl Room {
     }
 }
 
-/// The beginning of an FPDU.
+/// The beginning of an incomplete FPDU.
 pub(in crate::stream) struct Reassembly {
-    /// The octets that came.
+    /// The received octets.
     room: Room,
     /// Octets whose allocation failed in atomic context.
     wanted: usize,
 }
 
 impl Reassembly {
-    /// Holds nothing.
+    /// Makes an empty buffer without memory.
     pub(in crate::stream) const fn new() -> Self {
         Self {
             room: Room::Atomic(KVec::new()),
@@ -88,13 +89,13 @@ impl Reassembly {
         }
     }
 
-    /// Octets held.
+    /// The number of octets held.
     #[inline]
     pub(in crate::stream) fn len(&self) -> usize {
         self.octets().len()
     }
 
-    /// No FPDU is incomplete.
+    /// Whether no FPDU is incomplete.
     #[inline]
     pub(in crate::stream) fn is_empty(&self) -> bool {
         self.octets().is_empty()
@@ -106,7 +107,7 @@ impl Reassembly {
         self.room.octets()
     }
 
-    /// The octets held, for markers to be taken out of.
+    /// The octets held, for the removal of markers.
     pub(in crate::stream) fn octets_mut(&mut self) -> &mut [u8] {
         match &mut self.room {
             Room::Atomic(octets) => octets,
@@ -114,7 +115,7 @@ impl Reassembly {
         }
     }
 
-    /// Octets of memory there are with room for an FPDU of `len` octets.
+    /// Octets of memory that the buffer has with room for an FPDU of `len` octets.
     pub(in crate::stream) fn footprint(&self, len: usize) -> u32 {
         let octets = len.min(MAX_LEN).max(self.room.capacity());
         // `kmalloc()` rounds up to powers of two, but for two sizes below 256.
@@ -125,7 +126,8 @@ impl Reassembly {
     ///
     /// # Errors
     ///
-    /// No memory now: the octets held stay, and [`Self::wanted`] returns the size.
+    /// `ENOMEM`: no memory in atomic context. The octets held stay, and [`Self::wanted`] returns
+    /// the size.
     pub(in crate::stream) fn reserve(&mut self, len: usize) -> Result {
         let len = len.min(MAX_LEN);
         if len <= self.room.capacity() {
@@ -143,7 +145,7 @@ impl Reassembly {
         self.wanted
     }
 
-    /// Takes memory that was allocated where sleeping is allowed.
+    /// Replaces the memory by memory that was allocated where sleeping is allowed.
     pub(in crate::stream) fn provide(&mut self, room: KVVec<u8>) {
         let mut room = Room::Provided(room);
         if room.capacity() > self.room.capacity() && room.extend(self.octets().into()).is_ok() {

@@ -2,10 +2,10 @@
 
 //! From TCP's receive queue to whole, verified FPDUs (RFC 5044 sections 4 and 6).
 //!
-//! Everything that arrived is taken at every call, but for a Send that is [held](super::rnr_hold),
-//! and what is behind it. An FPDU that is whole in one socket buffer is verified and delivered in
-//! place. An FPDU in parts, or with markers, goes through the reassembly buffer. Nothing is
-//! delivered before its CRC is verified.
+//! Every call processes all received octets, except a [held](super::rnr_hold) Send and the octets
+//! after it. An FPDU that is whole in one socket buffer is verified and delivered in place. An
+//! FPDU in parts, or with markers, passes through the reassembly buffer. Nothing is delivered
+//! before its CRC is verified.
 
 use iwarp_wire::{
     crc::Digest,
@@ -50,35 +50,35 @@ use crate::{
     verbs::wq::wqe::RecvWqe, //
 };
 
-/// Octets of an FPDU that are copied to be parsed: the length field and the headers behind it.
+/// Octets of an FPDU that are copied to be parsed: the length field and the headers after it.
 const PEEK: usize = LENGTH_LEN + HEAD_LEN;
 
-/// The incoming half.
+/// The receive direction of a stream.
 pub(in crate::stream) struct Rx {
     /// Finds the FPDUs.
     framer: Framer,
-    /// Decides about their content.
+    /// Decides on the segments in the FPDUs.
     pub(in crate::stream) receiver: Receiver,
     /// An incomplete FPDU.
     pub(in crate::stream) reassembly: Reassembly,
-    /// The Receive that the current message goes to.
+    /// The receive work request of the current message.
     pub(in crate::stream) recv: Option<RecvWqe>,
-    /// A Send that waits for a Receive: nothing behind it is read.
+    /// A Send that waits for a receive; octets after it are not read.
     pub(in crate::stream) hold: Option<Hold>,
-    /// TCP may have octets that were not looked at since the stream ended.
+    /// TCP may have octets that were not processed since the end of the stream.
     pub(in crate::stream) unread: bool,
-    /// The first FPDU, or the agreed ready-to-receive frame, has come in whole.
+    /// The first FPDU, or the negotiated ready-to-receive frame, was received.
     pub(in crate::stream) ready: bool,
-    /// A message has come that the owner of the queue pair may answer.
+    /// A message was received that the owner of the queue pair may answer.
     pub(in crate::stream) talked: bool,
-    /// What was read together with the start-up frame.
+    /// Octets that were read together with the start-up frame.
     initial: KVec<u8>,
     /// Octets of `initial` that were processed.
     initial_taken: usize,
 }
 
 impl Rx {
-    /// Prepares the incoming half.
+    /// Makes the receive state of a new stream.
     pub(in crate::stream) fn new(config: Config) -> Self {
         let (responder, rtr) = match config.role {
             Role::Initiator { .. } => (false, RtrKinds::NONE),
@@ -103,16 +103,16 @@ impl Rx {
         }
     }
 
-    /// The stream is at an FPDU boundary.
+    /// Whether the stream is at an FPDU boundary.
     pub(in crate::stream) fn at_boundary(&self) -> bool {
         self.reassembly.is_empty() && self.initial.is_empty()
     }
 }
 
-/// The first of `left` octets at offset `off`, as many as [`PEEK`] if there are.
+/// The first [`PEEK`] of `left` octets at offset `off`, or all if there are fewer.
 ///
-/// Copied, since a sender on this host may share the memory they lie in. Where they are one piece,
-/// they are copied as one array, which stays in registers.
+/// The octets are copied, since a sender on this host may share their memory. Contiguous octets
+/// are copied as one array, which stays in registers.
 #[inline]
 fn peek<'p, S: Source + ?Sized>(
     src: &S,
@@ -130,10 +130,10 @@ fn peek<'p, S: Source + ?Sized>(
 }
 
 impl Rx {
-    /// Receives what has arrived, or discards it if `discard`. Returns the octets read and not yet
-    /// reported to TCP. TCP keeps `seen` octets that were read before.
+    /// Processes received octets, or discards them if `discard`. Returns the number of octets
+    /// read and not yet reported to TCP. TCP keeps `seen` octets that were read before.
     ///
-    /// The reason that ends the stream is left in the context.
+    /// A reason to end the stream is stored in the context.
     pub(in crate::stream) fn receive(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -175,12 +175,12 @@ impl Rx {
         if self.is_held(ctx) {
             return 0;
         }
-        // The octets are in memory of a device, which no CPU reads.
+        // The octets are in device memory, which no CPU reads.
         ctx.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
         skb.len()
     }
 
-    /// Takes in what was read together with the start-up frame.
+    /// Processes the octets that were read together with the start-up frame.
     #[cold]
     fn receive_initial(
         &mut self,
@@ -204,17 +204,17 @@ impl Rx {
             self.initial = initial;
             return;
         }
-        // Memory was missing half way. As this is rare, the connection ends.
+        // Memory was missing for a part of the octets. As this is rare, the connection ends.
         ctx.fail(Terminate::bare(TerminateReason::RdmapCatastrophic));
     }
 
-    /// Whether a Send is held in a stream that goes on.
+    /// Whether a Send is held, and the stream does not end.
     fn is_held(&self, ctx: &Ctx<'_>) -> bool {
         self.hold.is_some() && !ctx.is_stopped()
     }
 
-    /// Processes the `len` octets of `src`, and returns how many were taken: fewer only if memory
-    /// is missing, or a Send is held.
+    /// Processes the `len` octets of `src`, and returns the number taken. It is less than `len`
+    /// only if memory is missing, or a Send is held.
     fn feed<S: Source + ?Sized>(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -249,8 +249,8 @@ impl Rx {
         len
     }
 
-    /// Takes an FPDU at offset `off` if the whole of it is there and free of markers, else its
-    /// beginning into the reassembly buffer. Returns the octets taken.
+    /// Takes an FPDU at offset `off` if it is complete and free of markers, else moves its
+    /// beginning to the reassembly buffer. Returns the octets taken.
     #[inline]
     fn take_whole<S: Source + ?Sized>(
         &mut self,
@@ -311,8 +311,8 @@ impl Rx {
         }
     }
 
-    /// Moves octets of an incomplete FPDU into the reassembly buffer, and delivers it once it is
-    /// whole. Returns the octets taken.
+    /// Moves octets of an incomplete FPDU to the reassembly buffer, and delivers the FPDU when it
+    /// is complete. Returns the octets taken.
     fn take_part<S: Source + ?Sized>(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -340,7 +340,7 @@ impl Rx {
             if now == 0 {
                 return Ok(taken);
             }
-            // What was moved so far stays moved also when memory is missing now.
+            // Octets that were moved stay in the buffer, even if memory is missing now.
             let footprint = self.reassembly.footprint(total);
             let moved = match ctx.shared.excess.reassemble(footprint) {
                 true => self.reassembly.reserve(total),
@@ -356,7 +356,7 @@ impl Rx {
         }
     }
 
-    /// Verifies an FPDU that came in parts, and delivers or keeps it.
+    /// Verifies an FPDU that arrived in parts, and delivers or keeps it.
     fn reassembled(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -374,7 +374,7 @@ impl Rx {
         }
     }
 
-    /// Verifies an FPDU that came in parts, and delivers it.
+    /// Verifies an FPDU that arrived in parts, and delivers it.
     fn deliver_reassembled(
         &mut self,
         ctx: &mut Ctx<'_>,

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Receiver not ready: a Send for which no receive is posted is held until one is.
+//! Receiver not ready: the hold of a Send until a receive is posted.
 //!
-//! A held Send stays where it is: in TCP's receive queue, or, if it came in parts, in the
-//! reassembly buffer. Nothing behind it is read, so TCP's window closes. Each batch that receives
-//! looks for a receive first. A process posts a receive by a store to its ring, so a timer makes
-//! such a batch at short and then growing intervals. A kernel user's post starts the timer at once.
+//! A held Send stays in TCP's receive queue or, if it arrived in parts, in the reassembly buffer.
+//! Octets after it are not read, so TCP's window closes. Each batch that receives checks for a
+//! receive first. A process posts a receive by a store to its ring, so a timer starts such a
+//! batch, at short and then growing intervals. A kernel user's post starts the timer at once.
 //! After the time limit of the queue pair
-//! ([`rnr_limit`](crate::verbs::qp_queues::QpQueues::rnr_limit)) the stream ends with the Terminate
-//! of RFC 5041 section 7.2: no buffer available.
+//! ([`rnr_limit`](crate::verbs::qp_queues::QpQueues::rnr_limit)) the stream ends with the
+//! Terminate of RFC 5041 section 7.2: no buffer available.
 //!
-//! The state belongs to the holder of the socket.
+//! The socket lock guards the state.
 
 use iwarp_wire::{
     rdmap::terminate::{
@@ -45,7 +45,7 @@ const LAST_LOOK: i64 = 4_000_000;
 /// The most nanoseconds between two checks.
 const LONGEST_LOOK: i64 = 32_000_000;
 
-/// Nanoseconds of a hold after which a FIN behind it is reported to the owner.
+/// Nanoseconds of a hold until a FIN after the held Send is reported to the user.
 const FIN_WAITS: i64 = 500_000_000;
 
 /// Nanoseconds of a microsecond.
@@ -55,13 +55,13 @@ const NS_PER_US: i64 = 1_000;
 pub(in crate::stream) struct Hold {
     /// When the hold began, in nanoseconds.
     since: i64,
-    /// When it ends at the latest; `None`: never.
+    /// The latest end of the hold, in nanoseconds; `None`: no limit.
     until: Option<i64>,
     /// The time up to which the device's counter includes the hold.
     counted: i64,
     /// The Terminate for a hold that ends without a receive.
     refusal: Terminate,
-    /// The FPDU, if TCP does not have it any more.
+    /// The FPDU, if it arrived in parts: TCP does not have it any more.
     kept: Option<HeldFpdu>,
 }
 
@@ -84,7 +84,7 @@ impl HeldFpdu {
 }
 
 impl Hold {
-    /// A hold that begins `now`, for `limit` nanoseconds or for ever.
+    /// Makes a hold that begins `now`, for `limit` nanoseconds or without limit.
     fn new(now: i64, limit: Option<u64>, segment: &SendSegment) -> Self {
         Self {
             since: now,
@@ -105,8 +105,8 @@ impl Hold {
         self.kept = Some(HeldFpdu { fpdu, start, len });
     }
 
-    /// Nanoseconds until the next look: an eighth of the hold so far, within limits that grow with
-    /// it, and no later than its end.
+    /// Nanoseconds until the next check: an eighth of the hold so far, within limits that grow
+    /// with it, and no later than its end.
     fn next_look(&self, now: i64) -> u32 {
         let held = now.saturating_sub(self.since);
         let most = (held / 64).clamp(LAST_LOOK, LONGEST_LOOK);
@@ -117,13 +117,13 @@ impl Hold {
         u32::try_from(look.min(left.max(1))).unwrap_or(u32::MAX)
     }
 
-    /// Whether a FIN behind the held Send is reported to the owner before the Send is delivered: no
-    /// receive may come any more.
+    /// Whether a FIN after the held Send is reported to the user before the delivery of the Send:
+    /// possibly no receive will be posted.
     pub(in crate::stream) fn tells_fin(&self, now: i64) -> bool {
         now.saturating_sub(self.since) >= FIN_WAITS
     }
 
-    /// Microseconds since the last time it was asked for.
+    /// Microseconds of the hold since the last call, for the device's counter.
     fn count(&mut self, now: i64) -> u64 {
         let micros = now.saturating_sub(self.counted).max(0) / NS_PER_US;
         self.counted = self
@@ -138,7 +138,7 @@ impl Rx {
     ///
     /// # Errors
     ///
-    /// A Terminate for a segment that is not held.
+    /// The reason of the Terminate, if the limit of the queue pair is 0.
     #[cold]
     pub(super) fn hold(
         &mut self,
@@ -213,7 +213,7 @@ impl Rx {
         }
     }
 
-    /// Ends the hold, if there is one, without regard to its FPDU.
+    /// Ends the hold, if there is one, and returns its reassembled FPDU.
     fn drop_hold(&mut self, ctx: &mut Ctx<'_>) -> Option<HeldFpdu> {
         let mut hold = self.hold.take()?;
         let micros = hold.count(now_ns());
@@ -221,13 +221,14 @@ impl Rx {
         ctx.shared.deferred.look_for_receive = None;
         ctx.queues.set_held(false);
         if hold.kept.is_some() {
-            // Nothing was read meanwhile, so this is all that the reassembly buffer has.
+            // Nothing was read during the hold, so the reassembly buffer has no other octets.
             ctx.shared.excess.reassemble(0);
         }
         hold.kept
     }
 
-    /// The stream has ended: drops the hold, and has batches discard what TCP has.
+    /// Drops the hold at the end of the stream: batches then discard the octets in TCP's receive
+    /// queue.
     pub(in crate::stream) fn abandon_hold(&mut self, ctx: &mut Ctx<'_>) {
         self.unread |= self.hold.is_some();
         drop(self.drop_hold(ctx));

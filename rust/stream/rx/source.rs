@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Octets that arrived, as receive code reads them: in a socket buffer or in the reassembly buffer.
+//! Received octets, as receive code reads them: in a socket buffer or in a buffer of the stream.
 
 use kernel::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::sys::{
     net::skb::SkbView, //
 };
 
-/// Octets that arrived and can be read again: in a socket buffer, or in a buffer of the stream.
+/// Received octets that can be read again: in a socket buffer, or in a buffer of the stream.
 pub(in crate::stream) trait Source {
     /// The octets from offset `off` that lie in one piece, `max` at most.
     fn piece(&self, off: usize, max: usize) -> Octets<'_>;
@@ -20,7 +20,7 @@ pub(in crate::stream) trait Source {
     /// Continues the raw CRC-32C `seed` over `len` octets from offset `off`.
     fn crc32c(&self, off: usize, len: usize, seed: u32) -> Result<u32>;
 
-    /// Hands out `len` octets from offset `off` piece by piece, in order, until `f` fails.
+    /// Passes `len` octets from offset `off` to `f` piece by piece, in order, until `f` fails.
     fn chunks<E>(
         &self,
         off: usize,

@@ -2,10 +2,10 @@
 
 //! The length of a doorbell delay: an adaptive hold-off, as in interrupt coalescing.
 //!
-//! The best delay ends when the process has posted all that it posts before it waits. The ring shows
-//! how much that was. So each delay is a little shorter than the one before, until clearly less was
-//! posted than at the peak; then it grows. One delay of [`PROBE_INTERVAL`] is twice as long, and
-//! shows whether more would come.
+//! The best delay ends when the process has posted all work requests that it posts before it
+//! waits. The send queue shows their number. Each delay is therefore a little shorter than the
+//! previous one, until clearly fewer were posted than at the peak; then the delay grows. One
+//! delay of [`PROBE_INTERVAL`] is twice as long, and shows whether more would be posted.
 //!
 //! ```text
 //! expired(waiting):
@@ -29,13 +29,13 @@ const SHORTEST_NS: u32 = 5_000;
 /// A delay that has collected enough shortens the next one by this part.
 const SHORTER: u32 = 64;
 
-/// A delay that has not lengthens the next one by this part.
+/// A delay that has collected too little lengthens the next one by this part.
 const LONGER: u32 = 4;
 
 /// The part of the peak that may be missing.
 const PEAK_SLACK: u32 = 8;
 
-/// One delay of so many is a probe, twice as long.
+/// The number of delays of which one is a probe, twice as long.
 const PROBE_INTERVAL: u32 = 64;
 
 /// The delay state of one send queue. Any context; no lock, since a wrong guess costs only time.
@@ -51,7 +51,8 @@ pub(in crate::stream) struct AdaptiveDelay {
 }
 
 impl AdaptiveDelay {
-    /// No delay yet; one lasts at most `longest_us` microseconds.
+    /// Makes the state of a new send queue. A delay lasts at most `longest_us` microseconds; 0
+    /// disables delays.
     pub(in crate::stream) const fn new(longest_us: u32) -> Self {
         Self {
             nanos: Atomic::new(0),
@@ -77,7 +78,8 @@ impl AdaptiveDelay {
         }
     }
 
-    /// A delay has expired, at the end of which `waiting` work requests wait.
+    /// Handles the end of a delay; `waiting` work requests wait. `guess` is the first delay in
+    /// nanoseconds.
     #[inline]
     pub(in crate::stream) fn expired(&self, waiting: u32, guess: u32) {
         let (current, peak) = (self.current(guess), self.peak.load(Relaxed));
@@ -92,7 +94,7 @@ impl AdaptiveDelay {
             return;
         }
         let next = match waiting >= peak.saturating_sub(peak / PEAK_SLACK) {
-            // A process that posts little teaches nothing, and the delay may have been too short.
+            // Few work requests show nothing: the delay may have been too short.
             true if waiting < USEFUL => guess,
             true => current.saturating_sub(current / SHORTER),
             false => current.saturating_add(current / LONGER),
@@ -113,7 +115,7 @@ impl AdaptiveDelay {
         self.count.load(Relaxed).checked_rem(PROBE_INTERVAL) == Some(PROBE_INTERVAL - 1)
     }
 
-    /// Limits a delay to what is allowed.
+    /// Limits a delay to the permitted range.
     fn within(&self, nanos: u32) -> u32 {
         nanos.max(SHORTEST_NS).min(self.longest_ns)
     }
@@ -126,8 +128,8 @@ mod tests {
     /// Nanoseconds in which a process posts a work request.
     const POST_NS: u32 = 500;
 
-    /// Delays of a process that posts `most` work requests before it waits. Returns what the last 100
-    /// of them collected on average, and the longest of those.
+    /// Runs delays of a process that posts `most` work requests before it waits. Returns the
+    /// average number that the last 100 delays collected, and the longest of these delays.
     fn delays(delay: &AdaptiveDelay, rounds: u32, most: u32, guess: u32) -> (u32, u32) {
         let (mut sum, mut longest) = (0, 0);
         for round in 0..rounds {
@@ -183,7 +185,7 @@ mod tests {
         }
     }
 
-    /// The process did not get a processor.
+    /// The process did not get the CPU during the delay.
     #[test]
     fn a_useless_delay_changes_little() {
         let delay = AdaptiveDelay::new(100);

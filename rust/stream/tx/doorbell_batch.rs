@@ -2,14 +2,14 @@
 
 //! Doorbell batching: whether a doorbell transmits at once or after a short delay.
 //!
-//! A process rings the doorbell only when its last work request has been fetched. Served at once,
-//! each small message costs a system call, a call into TCP and a segment. During a delay work
-//! requests are posted without a doorbell, and leave in one burst.
+//! A process rings the doorbell only if its last work request has been fetched. If each doorbell
+//! transmits at once, each small message costs a system call, a call into TCP and a segment.
+//! During a delay work requests are posted without a doorbell, and one burst sends all of them.
 //!
-//! A delay costs time where a process waits for each completion, or answers its peer. Therefore a
+//! A delay costs time if a process waits for each completion, or answers its peer. Therefore a
 //! message from the peer ends the streak of quick doorbells, unless delays have earned credit. A
-//! delay that collects too little costs credit, then backoff. Messages above [`LARGE`] are worth a
-//! call each.
+//! delay that collects too little costs credit, then backoff. Messages above [`LARGE`] octets are
+//! worth a call each.
 //!
 //! ```text
 //! on_doorbell(now):
@@ -85,7 +85,7 @@ pub(in crate::stream) struct DoorbellBatcher {
     credit: Atomic<u32>,
     /// The end of the last kick, in nanoseconds.
     kicked: Atomic<i64>,
-    /// A message that the process may answer has come since then.
+    /// A message that the process may answer was received since then.
     rx_since_kick: Atomic<bool>,
     /// Work requests fetched, wrapping.
     fetched: Atomic<u32>,
@@ -97,7 +97,7 @@ pub(in crate::stream) struct DoorbellBatcher {
     sent_before: Atomic<u64>,
     /// Nanoseconds from a kick to the next doorbell, a moving average over streaks.
     gap_ns: Atomic<u32>,
-    /// The length of delays; disabled, every doorbell kicks.
+    /// The length of delays. If delays are disabled, every doorbell kicks.
     delay: AdaptiveDelay,
 }
 
@@ -111,7 +111,8 @@ pub(in crate::stream) enum DoorbellAction {
 }
 
 impl DoorbellBatcher {
-    /// No doorbell yet. A delay lasts at most `longest_us` microseconds; 0 disables delays.
+    /// Makes the state of a new send queue. A delay lasts at most `longest_us` microseconds; 0
+    /// disables delays.
     pub(in crate::stream) const fn new(longest_us: u32) -> Self {
         Self {
             streak: Atomic::new(0),
@@ -153,13 +154,13 @@ impl DoorbellBatcher {
         self.gap_ns.load(Relaxed).saturating_mul(FIRST_DELAY_GAPS)
     }
 
-    /// A delay has expired; `waiting` work requests wait.
+    /// Handles the end of a delay; `waiting` work requests wait.
     #[inline]
     pub(in crate::stream) fn expired(&self, waiting: u32) {
         self.delay.expired(waiting, self.first_delay_ns());
     }
 
-    /// Handles a doorbell at the time `now`.
+    /// Handles a doorbell at the time `now`, in nanoseconds.
     #[inline]
     pub(in crate::stream) fn on_doorbell(&self, now: i64) -> DoorbellAction {
         let gap = now.wrapping_sub(self.kicked.load(Relaxed));
@@ -194,13 +195,14 @@ impl DoorbellBatcher {
         }
     }
 
-    /// A kick has ended at the time `now`.
+    /// Handles the end of a kick at the time `now`, in nanoseconds.
     #[inline]
     pub(in crate::stream) fn kicked(&self, now: i64) {
         self.finish(now);
     }
 
-    /// The kick after a delay has ended at the time `now`; `more`: a burst was full.
+    /// Handles the end of the kick after a delay at the time `now`, in nanoseconds; `more`: a
+    /// burst was full.
     #[inline]
     pub(in crate::stream) fn deferred_kick_done(&self, now: i64, more: bool) {
         let count = self.finish(now);
@@ -255,7 +257,7 @@ mod tests {
         doorbells.progress(fetched, sent);
     }
 
-    /// Rings until a doorbell is deferred; returns how many were not.
+    /// Rings until a doorbell is deferred; returns the number of kicks before that.
     fn ring(doorbells: &DoorbellBatcher, clock: &mut i64, gap: i64) -> u32 {
         for rung in 0..10 * MAX_BACKOFF {
             *clock += gap;
@@ -338,7 +340,7 @@ mod tests {
         assert_eq!(ring(&doorbells, &mut clock, 1_000), 0);
     }
 
-    /// User-mode Linux showed it with Writes of 4 KiB. Timer ticks between doorbells ended each
+    /// Seen on user-mode Linux with Writes of 4 KiB. Timer ticks between doorbells ended each
     /// streak before it was long enough, and no doorbell was deferred.
     #[test]
     fn a_gap_now_and_then_does_not_keep_delays_away() {
@@ -397,7 +399,8 @@ mod tests {
         assert_eq!(ring(&doorbells, &mut clock, CREDIT_GAP_NS + 1), u32::MAX);
     }
 
-    /// Seen with `ib_send_bw`, whose receiver returns credits: after each credit one Send left alone.
+    /// Seen with `ib_send_bw`, whose receiver returns credits: one Send was sent alone after each
+    /// credit.
     #[test]
     fn a_credit_does_not_end_useful_delays_but_answers_do() {
         let doorbells = DoorbellBatcher::new(100);

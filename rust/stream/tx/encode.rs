@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One FPDU of the current message, into a burst.
+//! The encoding of one FPDU of the current message into a burst.
 //!
-//! Header, payload and CRC are written where TCP will take them from. The payload is copied once,
-//! and the CRC covers the copy. So memory that changes during a send breaks no connection.
+//! Header, payload and CRC are written to the memory that TCP sends from. The payload is copied
+//! once, and the CRC covers the copy. Memory that changes during a send therefore breaks no
+//! connection.
 
 use iwarp_wire::{
     mpa::{
@@ -38,7 +39,8 @@ use crate::{
     }, //
 };
 
-/// Octets of an FPDU around a ULPDU: length field, and CRC; pad fits by choosing the length.
+/// Octets of an FPDU around its ULPDU: the length field and the CRC. A ULPDU within
+/// [`ulpdu_limit`] leaves room for its pad.
 const FRAME: usize = 6;
 
 /// Octets of framing and header of the smallest FPDU with payload, for estimates.
@@ -47,13 +49,13 @@ const OVERHEAD: u32 = 2 + 18 + 3 + 4;
 /// Octets of a marker.
 const MARKER: u32 = 4;
 
-/// What came of encoding an FPDU.
+/// The result of encoding an FPDU.
 pub(in crate::stream) enum Encoded {
-    /// It has so many octets; more of the message follows.
+    /// The octets of the FPDU; further FPDUs of the message follow.
     Part(u32),
-    /// It has so many octets, and was the last of its message.
+    /// The octets of the last FPDU of the message.
     Last(u32),
-    /// There is none: the stream is ending.
+    /// No FPDU was encoded: the stream is about to end.
     Failed,
 }
 
@@ -68,8 +70,8 @@ impl Encoded {
     }
 }
 
-/// Octets that a message with so much payload left would take as a single FPDU, about. Never less
-/// than an FPDU with one octet of it takes, wherever a marker falls.
+/// The approximate octets of a message with `payload` octets left, as a single FPDU. Never less
+/// than an FPDU with one octet of payload has, at any position of a marker.
 #[inline]
 pub(in crate::stream) fn wanted(payload: u32, markers: bool) -> u32 {
     let marker = match markers {
@@ -105,7 +107,7 @@ fn copy_from(src: &[u8], off: usize, dst: &mut [u8]) -> Result<(), AccessError> 
 }
 
 impl Tx {
-    /// Octets the rest of the current message would take as a single FPDU, about.
+    /// The approximate octets of the rest of the current message, as a single FPDU.
     #[inline]
     pub(super) fn next_fpdu_wants(&self, reads: &ReadQueues) -> u32 {
         let tx = self;
@@ -137,7 +139,7 @@ impl Tx {
         }
     }
 
-    /// The next FPDU of a Send or Write.
+    /// Encodes the next FPDU of a Send or Write.
     #[inline]
     fn encode_message(&mut self, ctx: &mut Ctx<'_>, out: &mut [u8]) -> Encoded {
         let tx = self;
@@ -191,7 +193,7 @@ impl Tx {
         }
     }
 
-    /// The next FPDU of a Read Response.
+    /// Encodes the next FPDU of a Read Response.
     #[inline]
     fn encode_answer(
         &mut self,
@@ -243,7 +245,7 @@ impl Tx {
                     false => Encoded::Part(len as u32),
                 }
             }
-            // Nothing wrong has been sent: the Terminate takes the place of the answer.
+            // No wrong octet was sent: the Terminate replaces the response.
             Err(WriteError::Payload(error)) => {
                 let reason = mr_cache::to_wire(error).for_read();
                 let left = irq.head().and_then(Inbound::remaining).unwrap_or(request);
@@ -259,7 +261,7 @@ impl Tx {
         }
     }
 
-    /// The FPDU of a message without payload.
+    /// Encodes the FPDU of a message without payload.
     fn encode_control(&mut self, out: &mut [u8]) -> Encoded {
         let tx = self;
         let Some(Job::Control(ulpdu)) = &tx.job else {

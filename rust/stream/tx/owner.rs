@@ -2,16 +2,16 @@
 
 //! Transmit ownership: one context at a time transmits for a stream.
 //!
-//! The protocol is that of `qdisc_run_begin()`. A context that finds another one transmitting sets
-//! MISSED and returns. The owner checks MISSED after it has nothing more to send, and before it
+//! The protocol is that of `qdisc_run_begin()`. A context that finds another one transmitting
+//! sets MISSED and returns. The owner checks MISSED when it has nothing more to send, before it
 //! becomes IDLE. The send queue is served in order, so the delegation delays nothing.
 //!
-//! Without it two processors would interleave bursts. A receiver on this host then has two backlog
-//! queues, contends for its own socket lock, and sees segments out of order.
+//! Without ownership two CPUs would interleave bursts. A receiver on this host then has two
+//! backlog queues, contends for its own socket lock, and sees segments out of order.
 //!
-//! The owner is not preempted, and releases ownership before another thread gets the CPU: no work is
-//! delegated to a thread that does not run. Softirqs between two holds of the socket lock may last;
-//! after [`SOFTIRQ_STALL_NS`] of them other contexts transmit beside the owner.
+//! The owner is not preempted, and releases ownership before another thread gets the CPU: no work
+//! is delegated to a thread that does not run. Softirqs between two holds of the socket lock may
+//! take long. After [`SOFTIRQ_STALL_NS`] nanoseconds other contexts transmit beside the owner.
 
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
@@ -27,11 +27,11 @@ use crate::{
     sys::sync::timer::now_ns, //
 };
 
-/// Bursts sent in a row in process context before the lock is free and softirqs run. A loopback
-/// receiver then has several to work on at once, and they are still in the cache.
+/// Bursts sent in a row in process context before the lock is released and softirqs run. A
+/// loopback receiver then has several bursts to process at once, and they are still in the cache.
 const BURSTS_PER_LOCK: u32 = 4;
 
-// The states, and what leads from one to another:
+// The states and their transitions:
 //
 // | state | event | next |
 // | --- | --- | --- |
@@ -50,7 +50,7 @@ const IDLE: u32 = 0;
 /// One context transmits.
 const RUNNING: u32 = 1;
 
-/// One context transmits, and another one has asked it to look again.
+/// One context transmits, and must check the queues again before it becomes idle.
 const MISSED: u32 = 2;
 
 /// Nanoseconds of softirqs after which other contexts transmit beside the owner. Most bursts are
@@ -64,12 +64,13 @@ const SOFTIRQ_STALL_NS: i64 = 500_000;
 pub(in crate::stream) struct TxOwner {
     /// [`IDLE`], [`RUNNING`] or [`MISSED`].
     state: Atomic<u32>,
-    /// When the owner let softirqs run, in nanoseconds; 0: it did not. A hint without ordering.
+    /// The time since which the owner lets softirqs run, in nanoseconds; 0: it does not. A hint
+    /// without ordering.
     softirqs_since: Atomic<i64>,
 }
 
 impl TxOwner {
-    /// Idle.
+    /// Makes an idle owner state.
     pub(in crate::stream) const fn new() -> Self {
         Self {
             state: Atomic::new(IDLE),
@@ -77,8 +78,8 @@ impl TxOwner {
         }
     }
 
-    /// Begins to transmit; `false` if another context does, which then looks again. That look sees
-    /// what the caller posted before.
+    /// Begins ownership; `false` if another context is the owner. That owner then checks the
+    /// queues again, and sees all that the caller has posted.
     #[inline]
     fn run_begin(&self) -> bool {
         if cfg!(CONFIG_PREEMPT_RT) || self.state.cmpxchg(IDLE, RUNNING, Full).is_ok() {
@@ -87,7 +88,7 @@ impl TxOwner {
         if self.state.xchg(MISSED, Full) != IDLE {
             return false;
         }
-        // The owner became idle just now. The caller is about to look at everything.
+        // The owner has just become idle. The caller is about to check all queues.
         self.state.xchg(RUNNING, Full);
         true
     }
@@ -98,7 +99,8 @@ impl TxOwner {
         self.state.load(Relaxed) != IDLE && !self.is_stalled()
     }
 
-    /// Asks the owner to look again; `false` if there is none, or none that will soon.
+    /// Makes the owner check the queues again. Returns `false` if there is no owner, or softirqs
+    /// stall it.
     #[inline]
     pub(in crate::stream) fn set_missed(&self) -> bool {
         if cfg!(CONFIG_PREEMPT_RT) || self.is_stalled() {
@@ -129,7 +131,8 @@ impl TxOwner {
         self.softirqs_since.store(0, Relaxed);
     }
 
-    /// Ends ownership; `false` if MISSED was set: the caller is still the owner, and looks again.
+    /// Ends ownership; `false` if MISSED was set: the caller is still the owner, and checks the
+    /// queues again.
     #[inline]
     fn run_end(&self) -> bool {
         if cfg!(CONFIG_PREEMPT_RT) || self.state.cmpxchg(RUNNING, IDLE, Full).is_ok() {
@@ -139,7 +142,7 @@ impl TxOwner {
         false
     }
 
-    /// Ends ownership in favour of a work item that looks at everything.
+    /// Ends ownership and clears MISSED; a work item of the caller checks all queues afterwards.
     #[inline]
     fn release(&self) {
         self.state.xchg(IDLE, Full);
@@ -147,9 +150,9 @@ impl TxOwner {
 
     /// Sends up to `bursts` bursts as the owner, or beside an owner that is stalled.
     ///
-    /// Every [`BURSTS_PER_LOCK`] bursts the socket lock is released, and softirqs run if they may.
-    /// So a loopback receiver works on the bursts while they are in the cache. Then other threads
-    /// may have the CPU, and ownership ends before that.
+    /// After every [`BURSTS_PER_LOCK`] bursts the socket lock is released, and softirqs run if
+    /// they may. A loopback receiver processes the bursts while they are in the cache. Then other
+    /// threads may get the CPU, and ownership ends before that.
     pub(in crate::stream) fn transmit<S: Sender>(&self, sender: &S, bursts: u32) -> Progress {
         let mut no_preempt = sender.no_preempt();
         let mut owned = self.run_begin();
@@ -194,8 +197,8 @@ impl TxOwner {
         Progress::Wait
     }
 
-    /// Sends what one hold of the socket lock allows, and takes it off `left`. An owner with nothing
-    /// more to send ends ownership before softirqs run.
+    /// Sends the bursts of one hold of the socket lock, and subtracts them from `left`. An owner
+    /// with nothing more to send ends ownership before softirqs run.
     fn transmit_locked<S: Sender>(
         &self,
         sender: &S,
@@ -246,12 +249,13 @@ pub(in crate::stream) trait Sender {
     /// Sends up to `bursts` bursts.
     fn send_bursts(&self, locked: &mut Self::Lock<'_>, bursts: u32) -> Progress;
 
-    /// Notes where the receiver works: since bursts were sent, softirqs ran and nothing else.
+    /// Notes whether the receiver runs on this CPU. Only softirqs have run since bursts were
+    /// sent.
     fn note_receiver_cpu(&self, locked: &mut Self::Lock<'_>);
 
     /// Whether another thread is due on this CPU.
     fn need_resched(&self) -> bool;
 
-    /// Has a work item wait for the socket, and then send.
+    /// Queues a work item that waits for the socket, and then sends.
     fn defer_to_process(&self);
 }

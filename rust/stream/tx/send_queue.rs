@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What goes out next: answers to the peer's Reads, and our own work requests in order.
+//! The choice of the next message: responses to the peer's Reads, and work requests in order.
 //!
-//! Answers go first, but after a few of them a work request gets its turn. Work requests start in
-//! posting order (RFC 5041 section 5.3). One may have to wait, for a fence or for the number of
-//! outstanding Reads (RFC 5040 section 5.5, requirements.md RDMAP-60). It holds back those behind it,
-//! never the answers: two ends that wait for each other's answers would wait for ever.
+//! Responses precede work requests, but after [`ANSWERS_IN_A_ROW`] of them a work request
+//! follows. Work requests start in posting order (RFC 5041 section 5.3). A work request may have
+//! to wait, for a fence or for the number of outstanding Reads (RFC 5040 section 5.5,
+//! requirements.md RDMAP-60). It delays later work requests, but no response: two ends that wait
+//! for each other's responses would wait forever.
 
 mod start;
 
@@ -57,21 +58,21 @@ use crate::{
     },
 };
 
-/// Answers sent in a row while work requests wait.
+/// The number of responses sent in a row while work requests wait.
 const ANSWERS_IN_A_ROW: u8 = 4;
 
-/// A message on its way into FPDUs.
+/// A message that is being segmented into FPDUs.
 pub(in crate::stream) enum Job {
     /// A Send or Write.
     Message {
-        /// Where to cut it.
+        /// The position in the message.
         segmenter: Segmenter,
         /// The payload.
         data: Payload,
         /// The entry of the work request.
         slot: Slot,
     },
-    /// The answer to the oldest Read Request of the peer.
+    /// The response to the oldest Read Request of the peer.
     Answer,
     /// A message without payload that fits any FPDU.
     Control(Control),
@@ -99,46 +100,47 @@ impl Deref for Control {
     }
 }
 
-/// A Read work request of which not every Read Request has been made.
+/// A Read work request with Read Requests left to send.
 struct Reads {
     /// The entry of the work request.
     slot: Slot,
-    /// Where the data goes, one Read Request for each element.
+    /// The sink, with one Read Request for each element.
     sink: Sgl,
-    /// The element whose turn it is.
+    /// The index of the next element.
     next: usize,
-    /// The peer's memory.
+    /// The STag of the source, a region of the peer.
     remote: Stag,
-    /// Where in it this element's data starts.
+    /// The offset in the source of the next element's data.
     to: u64,
-    /// Invalidate the sink in the end.
+    /// The sink is invalidated after the last octet was placed.
     local_inv: bool,
 }
 
-/// Where messages come from.
+/// The source of messages of a stream.
 pub(in crate::stream) struct Queued {
-    /// The ready-to-receive frame to begin with, or its repetition (`quirk_siw_takeover`).
+    /// The ready-to-receive frame to send first, or its repetition (`quirk_siw_takeover`).
     rtr: Option<RtrKind>,
-    /// The work request whose turn it is, while it has to wait.
+    /// The next work request, while it has to wait.
     stalled: Option<SendWqe>,
-    /// A Read whose requests are being made.
+    /// A Read whose requests are being sent.
     reads: Option<Reads>,
-    /// Message numbers of the outgoing queues.
+    /// The message numbers of the transmitted queues.
     msns: Msns,
-    /// Reads that may be outstanding.
+    /// Read Requests that may be outstanding (ORD).
     ord: u16,
-    /// Octets still to come of outstanding Reads which let further requests wait for each other.
+    /// The octets of outstanding Reads from which further Read Requests are batched
+    /// (`Orq::is_due`).
     pub(in crate::stream) plenty: u64,
-    /// Answers sent since the last work request.
+    /// Responses sent since the last work request.
     answers: u8,
-    /// The send queue was empty when it was last looked at.
+    /// The send queue was empty at the last check.
     idle: bool,
-    /// No work request could be taken up because too many are incomplete.
+    /// No work request could be fetched because too many are incomplete.
     pub(in crate::stream) starved: bool,
 }
 
 impl Queued {
-    /// Nothing yet.
+    /// Makes the source of messages of a new stream.
     pub(super) fn new(config: &Config) -> Self {
         Self {
             rtr: match config.role {
@@ -156,7 +158,7 @@ impl Queued {
         }
     }
 
-    /// Nothing is waiting or outstanding, as far as the send queue was seen.
+    /// Whether nothing waits or is outstanding, as of the last check of the send queue.
     pub(in crate::stream) fn is_drained(&self, reads: &ReadQueues) -> bool {
         self.idle
             && self.stalled.is_none()
@@ -166,8 +168,7 @@ impl Queued {
             && reads.irq.is_empty()
     }
 
-    /// Something that was taken up, or that the peer asked for, may be sent, or the send queue was
-    /// not looked at.
+    /// Whether a fetched work request or a response may wait, or the send queue must be checked.
     pub(super) fn may_wait(&self, reads: &ReadQueues) -> bool {
         !self.idle
             || self.rtr.is_some()
@@ -176,12 +177,12 @@ impl Queued {
             || !reads.irq.is_empty()
     }
 
-    /// The send queue has not been looked at, and may not be empty any more.
+    /// Notes that the send queue must be checked: it may not be empty any more.
     pub(in crate::stream) fn not_looked(&mut self) {
         self.idle = false;
     }
 
-    /// Has a Write without payload sent before the next message.
+    /// Makes a Write without payload the next message.
     pub(in crate::stream) fn repeat_rtr(&mut self) {
         self.rtr = self.rtr.or(Some(RtrKind::Write));
     }
@@ -214,7 +215,7 @@ impl Tx {
             .or_else(|| (!reads.irq.is_empty()).then_some(Job::Answer))
     }
 
-    /// The frame that lets the responder send (RFC 6581 section 4.4).
+    /// The ready-to-receive frame, after which the responder may send (RFC 6581 section 4.4).
     fn ready_to_receive(&mut self, reads: &mut ReadQueues, kind: RtrKind) -> Job {
         if kind == RtrKind::Read {
             let cookie = ReadCookie {
@@ -222,15 +223,16 @@ impl Tx {
                 last: true,
                 invalidate: None,
             };
-            // It is the first Read of the stream; with an ORD of 0 the start-up does not choose
-            // it. Should it not fit, its answer is an error that ends the stream.
+            // The frame is the first Read of the stream. The start-up does not choose a Read with
+            // an ORD of 0. If the queue were full, the response would be an error that ends the
+            // stream.
             let zero = TaggedOffset::new(0);
             let _ = reads.orq.push_read(Stag::new(0), zero, 0, cookie);
         }
         Job::Control(Control::Rtr(tx::rtr(kind, &mut self.queued.msns)))
     }
 
-    /// Takes up work requests until one gives a message to send.
+    /// Starts work requests until one has a message to send.
     fn next_work(&mut self, ctx: &mut Ctx<'_>, reads: &mut ReadQueues) -> Option<Job> {
         loop {
             if self.queued.reads.is_some() {
@@ -256,7 +258,7 @@ impl Tx {
         }
     }
 
-    /// Reads the next work request out of the send queue.
+    /// Fetches the next work request from the send queue.
     fn fetch(&mut self, ctx: &mut Ctx<'_>) -> Option<SendWqe> {
         if ctx.shared.sent.is_full() {
             ctx.retire();
@@ -279,7 +281,7 @@ impl Tx {
         }
     }
 
-    /// The current message has been encoded up to octet `end` of the outgoing stream.
+    /// Notes that the current message is encoded up to octet `end` of the transmitted stream.
     #[inline]
     pub(super) fn job_done(&mut self, ctx: &mut Ctx<'_>, end: u64) {
         match self.job.take() {
@@ -292,8 +294,8 @@ impl Tx {
         }
     }
 
-    /// Fails the oldest Send that is not complete, for the end of the stream. One that has not begun
-    /// is taken up for that, and so are the work requests in front of it.
+    /// Fails the oldest Send that is not complete, before the end of the stream. If that Send has
+    /// not started, it is fetched, and so are the work requests before it.
     pub(in crate::stream) fn fail_oldest_send(&mut self, ctx: &mut Ctx<'_>, status: WcStatus) {
         ctx.retire();
         if ctx.shared.mirror || ctx.shared.sent.fail_oldest(WcOpcode::Send, status) {
@@ -324,8 +326,8 @@ impl Tx {
     }
 }
 
-/// Enters a failed work request into the order of completions. The stream ends when
-/// everything in front of it has been given to TCP.
+/// Queues a failed work request for its completion in posting order. The stream ends when TCP has
+/// accepted all octets before it.
 fn refuse(ctx: &mut Ctx<'_>, bad: &BadWqe) {
     let _ = ctx.shared.sent.push(SentWr {
         id: bad.id,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The transmit engine: bursts of FPDUs, each handed to TCP in one call.
+//! The transmit engine: bursts of FPDUs, each passed to TCP in one call.
 //!
-//! It runs under the socket lock, in the context that posts, receives or is told of room. It encodes
-//! as many FPDUs as fit into a burst: header, payload copied once, CRC over the copy. It gives the
-//! burst to TCP, and reports what TCP took. The rest of a burst goes before everything else. Every
-//! stop has a continuation: an acknowledgment, a doorbell, arriving data, or a work item.
+//! The engine runs under the socket lock, after a post, after received data, or in `write_space`.
+//! It encodes as many FPDUs as fit into a burst: header, payload copied once, CRC over the copy.
+//! It passes the burst to TCP, and completes the work requests whose octets TCP has accepted. The
+//! rest of a burst is sent before any other octet. Every stop has a continuation: an
+//! acknowledgment, a doorbell, received data, or a work item.
 
 use iwarp_wire::{
     mpa::fpdu::FpduWriter,
@@ -53,58 +54,58 @@ use crate::{
     }, //
 };
 
-/// Octets TCP may hold for us on a short path. They stay in a CPU's cache, and do not keep the CPU in
-/// softirq for long.
+/// The size of the send buffer on a short path, in octets. So many octets stay in a CPU's cache,
+/// and keep the CPU in softirq context for a short time only.
 pub(in crate::stream) const SEND_BUFFER: u32 = 1 << 20;
 
-/// Microseconds of a round trip above which a path is a long-RTT path. Its congestion window says how
-/// much TCP may hold.
+/// The round trip time in microseconds above which a path is a long-RTT path. The congestion
+/// window determines the size of the send buffer on such a path.
 const LONG_RTT_US: u32 = 300;
 
-/// A burst up to this many octets is copied by TCP: cheaper than page references, and the buffer
-/// is free again at once.
+/// The length in octets up to which TCP copies a burst. A copy is cheaper than page references,
+/// and the block is free again at once.
 const COPY_LIMIT: usize = 4096;
 
-/// On a short path further Read Requests wait for each other while more octets than this are to
-/// come of outstanding Reads. A fast network carries them in several round trips.
+/// The octets of outstanding Reads from which Read Requests are batched on a short path. A fast
+/// network carries so many octets in several round trips.
 const PLENTY: u64 = 256 << 10;
 
-/// The most octets of a burst.
+/// The largest length of a burst in octets.
 const MAX_BURST: u32 = 64 << 10;
 
-/// Octets handed to TCP in one call: a part of the blocks in use.
+/// Octets passed to TCP in one call: a part of the blocks in use.
 pub(in crate::stream) struct Burst {
-    /// Where they end in the blocks.
+    /// The end of the burst, as an offset in the blocks.
     end: u32,
-    /// Where those begin that TCP has not taken.
+    /// The offset in the blocks of the first octet that TCP has not accepted.
     at: u32,
-    /// TCP gets a copy.
+    /// TCP copies the octets.
     copy: bool,
 }
 
-/// The outgoing half.
+/// The transmit direction of a stream.
 pub(in crate::stream) struct Tx {
-    /// The block that TCP was lent a part of, and the burst behind that part.
+    /// The block of which TCP references a part, and the current burst after that part.
     blocks: BlockChain,
-    /// The burst TCP has not taken in whole.
+    /// The burst that TCP has not accepted as a whole.
     burst: Option<Burst>,
-    /// The message being cut into FPDUs.
+    /// The message that is being segmented.
     pub(in crate::stream) job: Option<Job>,
-    /// Where messages come from.
+    /// The source of messages.
     pub(in crate::stream) queued: Queued,
-    /// TCP had no room, and will call when it has.
+    /// TCP had no free space, and calls `write_space` later.
     blocked: bool,
-    /// Where segments began anew.
+    /// The end of the last record, where a segment began.
     origin: Origin,
-    /// FPDUs may be sent: on the responder's side not before one came (RFC 5044 section 7.1.2).
+    /// FPDUs may be sent. A responder waits for the first received FPDU (RFC 5044 section 7.1.2).
     pub(in crate::stream) enabled: bool,
-    /// Which buffers are good for bursts, a guess: see [`Self::note_receiver_cpu`].
+    /// The choice of burst buffers, a guess: see [`Self::note_receiver_cpu`].
     reuse: Reuse,
-    /// The Terminate to send when the stream has ended.
+    /// The Terminate to send after the end of the stream.
     pub(in crate::stream) farewell: Option<TerminateOctets>,
-    /// The peer has closed its half: it answers no Read any more.
+    /// The peer has sent FIN: it answers no further Read.
     pub(in crate::stream) peer_closed: bool,
-    /// FIN was given to TCP.
+    /// FIN was passed to TCP.
     pub(in crate::stream) fin_sent: bool,
     /// Frames the FPDUs.
     pub(in crate::stream) writer: FpduWriter,
@@ -113,7 +114,7 @@ pub(in crate::stream) struct Tx {
 }
 
 impl Tx {
-    /// Prepares the outgoing half.
+    /// Makes the transmit state of a new stream.
     pub(in crate::stream) fn new(config: &Config) -> Self {
         Self {
             blocks: BlockChain::default(),
@@ -132,13 +133,14 @@ impl Tx {
         }
     }
 
-    /// Every encoded octet is with TCP.
+    /// Whether TCP has accepted every encoded octet.
     #[inline]
     pub(in crate::stream) fn is_flushed(&self) -> bool {
         self.burst.is_none()
     }
 
-    /// Gives the block in use up if TCP holds nothing of it; whether there is none then.
+    /// Drops the block in use if TCP has no reference to it. Returns whether there is no block
+    /// then.
     #[inline]
     pub(in crate::stream) fn give_up_free_block(&mut self) -> bool {
         if self.burst.is_none() && !self.blocks.is_empty() && self.blocks.is_exclusive() {
@@ -147,7 +149,7 @@ impl Tx {
         self.blocks.is_empty()
     }
 
-    /// Gives everything up that was not handed to TCP.
+    /// Drops all blocks, and the burst that was not passed to TCP.
     pub(in crate::stream) fn give_up(&mut self) {
         self.burst = None;
         self.blocks = BlockChain::default();
@@ -155,8 +157,8 @@ impl Tx {
 }
 
 impl Tx {
-    /// TCP has taken the whole burst. Blocks that it was lent to their end are given up, and those that
-    /// it was lent nothing of.
+    /// Handles a burst that TCP has accepted as a whole. Blocks lent to their end are retired,
+    /// and blocks without a lent octet are dropped.
     #[inline]
     fn burst_taken(&mut self, sent_octets: u64, excess: &mut Excess) {
         while let Some(unused) = self.blocks.pop_full() {
@@ -167,20 +169,20 @@ impl Tx {
     }
 }
 
-/// Where messages come from.
+/// The messages that may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::stream) enum TxSource {
-    /// Full operation: answers and work requests.
+    /// Full operation phase: Read Responses and work requests.
     Work,
-    /// The stream has ended: its Terminate.
+    /// The stream has ended: the Terminate.
     Farewell,
-    /// No new message; the current one is finished.
+    /// No new message; the one in progress is completed.
     Nothing,
 }
 
-/// What came of building a burst.
+/// The result of building a burst.
 enum Built {
-    /// A burst waits to be handed over; `full` if more messages wait behind it.
+    /// A burst for TCP was built; `full` if more messages follow.
     Burst {
         /// There is more to send.
         full: bool,
@@ -190,9 +192,10 @@ enum Built {
 }
 
 impl Tx {
-    /// Sends up to `budget` bursts of what `source` says; with a budget of 0 what TCP has not taken yet.
+    /// Sends up to `budget` bursts of the messages of `source`; with 0 the rest of the current
+    /// burst. Work requests that are done complete.
     ///
-    /// What ends the stream is left in the context.
+    /// A reason to end the stream is stored in the context.
     pub(in crate::stream) fn transmit(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -206,7 +209,7 @@ impl Tx {
         progress
     }
 
-    /// Sends up to `budget` bursts; what became complete is still to be reported.
+    /// [`Self::transmit`] without the completion of work requests.
     fn transmit_bursts(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -244,10 +247,11 @@ impl Tx {
         self.job.is_some() || self.queued.may_wait(reads) || ctx.queues.sq().is_pending()
     }
 
-    /// Whether TCP takes a burst now; if not, it calls when it does.
+    /// Whether TCP has free space for a burst; if not, TCP calls `write_space` later.
     ///
-    /// A burst is laid out for what TCP has not sent. Were it built and then refused, TCP would send
-    /// the last, short segment before it takes the burst, whose FPDUs would straddle every boundary.
+    /// The layout of a burst depends on the unsent octets of TCP. If TCP refused a burst, it
+    /// would send its last, short segment before it accepts the burst. The FPDUs of the burst
+    /// would then straddle every boundary.
     fn has_room(&mut self, locked: &mut Locked) -> bool {
         let room = locked.has_room() || locked.fit_sndbuf(SEND_BUFFER, LONG_RTT_US);
         if !room {
@@ -257,7 +261,8 @@ impl Tx {
         room
     }
 
-    /// Hands the current burst to TCP; whether that is done and the next one may be built.
+    /// Passes the current burst to TCP. Returns whether TCP has accepted it as a whole, and the
+    /// next one may be built.
     fn push(&mut self, ctx: &mut Ctx<'_>, locked: &mut Locked) -> bool {
         if self.blocked && !locked.stream_writable() {
             return false;
@@ -293,7 +298,7 @@ impl Tx {
                 Ok(_) | Err(EAGAIN)
                     if locked.fit_sndbuf(SEND_BUFFER, LONG_RTT_US) && !self.blocked =>
                 {
-                    // Once: it may be memory that is missing.
+                    // Only once: memory may be missing.
                     self.blocked = true;
                 }
                 Ok(_) | Err(EAGAIN) => {
@@ -323,12 +328,12 @@ impl Tx {
         if !self.find_job(ctx, reads, source) {
             return Built::Nothing;
         }
-        // As long as TCP holds something of the block in use, the next burst lies behind that. A block
-        // for each burst would be pinned as a whole by a short one.
+        // While TCP references the block in use, the next burst is placed after the lent octets.
+        // With a block for each burst, a short burst would pin a whole block.
         self.give_up_free_block();
         let mut blocks = core::mem::take(&mut self.blocks);
-        // The first blocks are free only when TCP holds nothing. To look at those that it holds costs
-        // more than their place in the cache saves.
+        // The first blocks are free only if TCP references none. A check of referenced blocks
+        // costs more than their place in the cache saves.
         let reuse = match locked.write_queues_empty() {
             true => self.reuse,
             false => Reuse::InTurn,
@@ -376,8 +381,8 @@ impl Tx {
         }
         let len = at as usize;
         let end = begin.saturating_add(len);
-        // A burst that reaches into another block is lent however short it is: copies would leave the
-        // rest of the first block as it is.
+        // A burst that continues in another block is lent, even if it is short: a copy would
+        // leave the rest of the first block unused.
         let blocks = self.blocks.count(end);
         let is_short = len <= COPY_LIMIT && blocks < 2;
         self.burst = Some(Burst {
@@ -385,20 +390,20 @@ impl Tx {
             at: begin as u32,
             copy: is_short || !may_lend(ctx, locked, blocks),
         });
-        // Giving this burst to TCP completes work requests, which makes room for others.
+        // The completions of this burst make room for further work requests.
         Built::Burst {
             full: full || self.queued.starved,
         }
     }
 
-    /// Where segment boundaries will lie in a burst behind what TCP has not sent. The burst begins at octet
-    /// `start` of the stream, and at octet `begin` of a block.
+    /// The layout of a burst after the unsent octets of TCP. The burst begins at octet `start` of
+    /// the stream, and at octet `begin` of a block.
     fn lay_out(&mut self, start: u64, locked: &mut Locked, begin: usize) -> Layout {
         let (mss, goal) = (locked.mss(), locked.size_goal());
         let unsent = self.origin.unsent(start, locked.unsent());
         let tail = locked.unsent_tail();
         let layout = Layout::new(mss, goal, unsent, tail, MAX_BURST);
-        // A burst that begins inside of a page takes a place for the rest of it.
+        // A burst that begins within a page needs a fragment for the rest of the page.
         let room = match locked.tail_room() {
             u32::MAX => u32::MAX,
             room => room.saturating_sub((begin % PAGE_SIZE) as u32),
@@ -406,15 +411,16 @@ impl Tx {
         if let Some(layout) = layout.within(room) {
             return layout;
         }
-        // TCP fills the last segment of a buffer up from the next one if there are places left in
-        // it. That is not known before TCP sends it: a part that goes first leaves its places.
+        // TCP fills the last segment of an skb from the next one, if the skb has free fragments.
+        // Their number is not known before the transmission: a part that is sent first frees its
+        // fragments.
         locked.end_record();
         self.origin.begin(start);
         Layout::new(mss, goal, 0, 0, MAX_BURST)
     }
 
-    /// Notices where the receiver works. The caller has sent, and then only let softirqs burst on
-    /// this CPU: if everything has been acknowledged, the receiver was one of them.
+    /// Notes whether the receiver runs on this CPU. After the caller had sent, only softirqs ran
+    /// on this CPU. If all octets are acknowledged, the receiver was one of them.
     pub(in crate::stream) fn note_receiver_cpu(&mut self, locked: &Locked) {
         self.reuse = match locked.write_queues_empty() {
             true => Reuse::First,
@@ -422,15 +428,15 @@ impl Tx {
         };
     }
 
-    /// Makes sure that there is a message to send; `false` if none may be sent now.
+    /// Selects a message to send, if none is in progress; `false` if none may be sent now.
     #[inline]
     fn find_job(&mut self, ctx: &mut Ctx<'_>, reads: &mut ReadQueues, source: TxSource) -> bool {
         if self.job.is_some() {
             return true;
         }
         self.job = match source {
-            // Behind FIN TCP takes nothing, not even answers to requests that the peer sent before
-            // FIN reached it. The peer is not at fault there.
+            // TCP accepts no octet after FIN, not even responses to requests that the peer sent
+            // before FIN arrived. Such requests are no error of the peer.
             _ if self.fin_sent || ctx.is_stopped() => None,
             TxSource::Work => self.next_message(ctx, reads),
             TxSource::Farewell => self.next_farewell(),
@@ -439,15 +445,16 @@ impl Tx {
         self.job.is_some()
     }
 
-    /// What is sent after the end: the Terminate.
+    /// The message after the end of the stream: the Terminate.
     fn next_farewell(&mut self) -> Option<Job> {
         let octets = self.farewell.take()?;
         Some(Job::Control(Control::Terminate(octets)))
     }
 }
 
-/// Whether TCP may be lent a burst in `blocks` blocks, rather than get a copy. What it pins beyond what
-/// it accounts is charged, if need be and if TCP has memory to spare.
+/// Whether TCP may reference a burst in `blocks` blocks, instead of copying it. Memory beyond
+/// TCP's accounting is charged if necessary; `false` if TCP's memory is short or the charge is
+/// refused.
 #[inline]
 fn may_lend(ctx: &mut Ctx<'_>, locked: &mut Locked, blocks: u32) -> bool {
     let Shared {

@@ -120,7 +120,7 @@ impl<T: Timed<ID>, const ID: u64> SoftTimer<T, ID> {
     }
 
     /// Starts the timer of `owner`, which expires after `nanos` nanoseconds. Returns `false`,
-    /// without an effect, if the timer is running. Any context but hard interrupts.
+    /// without an effect, if the timer is running. Any context.
     pub(crate) fn start(owner: Arc<T>, nanos: u32) -> bool
     where
         T: HasSoftTimer<ID>,
@@ -153,7 +153,7 @@ impl<T: Timed<ID>, const ID: u64> SoftTimer<T, ID> {
     }
 
     /// Stops the timer; returns `false` if it was not queued. Does not wait for
-    /// [`Timed::time_is_up`]. Any context but hard interrupts.
+    /// [`Timed::time_is_up`]. Any context; the caller has a reference to the owner.
     pub(crate) fn cancel(&self) -> bool {
         // SAFETY: `new` has set the timer up.
         let queued = unsafe { bindings::hrtimer_try_to_cancel(self.raw.get()) } == 1;

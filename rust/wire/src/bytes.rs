@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
 ///
 /// `N` fits the fixed layouts of this crate. Octets that do not fit are left out.
 pub(crate) struct Writer<const N: usize> {
-    /// The octets written, zeros behind them.
+    /// The octets written, zeros after them.
     octets: [u8; N],
     /// Octets written; at most `N`.
     len: usize,
@@ -121,7 +121,7 @@ impl<const N: usize> Writer<N> {
         self.put(&value.to_be_bytes())
     }
 
-    /// The whole array, with zeros behind the octets written.
+    /// The whole array, with zeros after the octets written.
     #[inline]
     pub(crate) const fn finish(self) -> [u8; N] {
         self.octets
@@ -137,7 +137,7 @@ impl<const N: usize> Writer<N> {
 /// At most `N` octets, as encoders return them.
 #[derive(Clone, Copy)]
 pub(crate) struct Short<const N: usize> {
-    /// The octets, zeros behind them.
+    /// The octets, zeros after them.
     octets: [u8; N],
     /// Octets in use; at most `N`.
     len: u8,

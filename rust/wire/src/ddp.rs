@@ -26,10 +26,10 @@ use crate::rdmap::terminate::{
     UntaggedError, //
 };
 
-/// Octets of a tagged header; the payload begins behind them.
+/// Octets of a tagged header; the payload begins after them.
 pub const TAGGED_LEN: usize = 14;
 
-/// Octets of an untagged header; the payload, or RDMAP's own header, begins behind them.
+/// Octets of an untagged header; the payload, or RDMAP's own header, begins after them.
 pub const UNTAGGED_LEN: usize = 18;
 
 const FLAG_TAGGED: u8 = 0x80;
@@ -81,9 +81,10 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// - [`TaggedError::InvalidVersion`], [`UntaggedError::InvalidVersion`]: the version (DV) is not 1.
-    /// - [`MpaError::Marker`], which stands for an impossible length: the ULPDU is too short for its
-    ///   header.
+    /// - [`TaggedError::InvalidVersion`], [`UntaggedError::InvalidVersion`]: the version (DV) is
+    ///   not 1.
+    /// - [`MpaError::Marker`], which stands for an impossible length: the ULPDU is shorter than
+    ///   its header.
     #[inline]
     pub fn parse(ulpdu: &[u8]) -> Result<Self, TerminateReason> {
         let short = TerminateReason::Mpa(MpaError::Marker);

@@ -80,7 +80,7 @@ impl TaggedOffset {
         self.0
     }
 
-    /// The offset `len` octets behind this one; `None` if it exceeds 64 bits.
+    /// The offset `len` octets after this one; `None` if it exceeds 64 bits.
     #[inline]
     #[must_use]
     pub const fn checked_add(self, len: u32) -> Option<Self> {
@@ -90,7 +90,7 @@ impl TaggedOffset {
         }
     }
 
-    /// The offset `len` octets behind this one, modulo 2^64.
+    /// The offset `len` octets after this one, modulo 2^64.
     #[inline]
     #[must_use]
     pub const fn wrapping_add(self, len: u32) -> Self {
@@ -136,7 +136,7 @@ impl Msn {
         self.0
     }
 
-    /// The number of the message behind this one; 0 follows 2^32-1.
+    /// The number of the message after this one; 0 follows 2^32-1.
     #[inline]
     #[must_use]
     pub const fn next(self) -> Self {

@@ -3,9 +3,10 @@
 //! The iWARP protocols without input or output: MPA, DDP and RDMAP.
 //!
 //! The crate implements MPA (RFC 5044, RFC 6581), DDP (RFC 5041) and RDMAP (RFC 5040, RFC 7306).
-//! It has functions and state machines: octets and lengths go in, decisions come out. No
-//! function reads a socket, touches a memory region, allocates, sleeps, logs or reads a clock. The
-//! caller moves octets and carries decisions out. Every function may be called in any context.
+//! It has functions and state machines: octets and lengths are the input, decisions the output.
+//! No function reads a socket, accesses a memory region, allocates, sleeps, logs or reads a
+//! clock. The caller moves octets and executes decisions. Every function may be called in any
+//! context.
 //!
 //! No input makes a function panic. Octets of a peer that are in error become the
 //! [`TerminateReason`] that the RFCs prescribe.

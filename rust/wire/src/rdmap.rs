@@ -3,7 +3,7 @@
 //! RDMAP messages (RFC 5040 section 4, RFC 7306 sections 4 to 6).
 //!
 //! Each DDP segment carries RDMAP's control octet. Its opcode determines whether the segment is
-//! tagged, and the queue if it is not. Some messages have an RDMAP header behind that of DDP.
+//! tagged, and the queue if it is not. Some messages have an RDMAP header after that of DDP.
 
 mod message;
 mod opcode;

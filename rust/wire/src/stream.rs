@@ -4,10 +4,10 @@
 //! sections 6 to 8, RFC 6581).
 //!
 //! [`Startup`] exchanges the start-up frames. [`Stream`] is full operation phase. It owns a
-//! [`Framer`], an [`FpduWriter`], a [`Receiver`], the two read queues and the message numbers. It
-//! keeps them in step, but holds no octets and no memory regions: the caller reads and writes the
-//! transport, looks STags up and places payload. `examples/tcp_ends.rs` is a user-space end over a
-//! TCP socket.
+//! [`Framer`], an [`FpduWriter`], a [`Receiver`], the two read queues and the message numbers,
+//! and keeps them consistent. It contains no octets and no memory regions: the caller reads and
+//! writes the transport, looks STags up and places payload. `examples/tcp_ends.rs` is a
+//! user-space end over a TCP socket.
 //!
 //! A driver that does not copy an FPDU to contiguous memory uses the parts directly.
 
@@ -253,7 +253,7 @@ where
         self.state == State::Open
     }
 
-    /// Takes a new effective maximum segment size in octets, for segments that are not written yet.
+    /// Sets the effective maximum segment size in octets, for segments that are not written yet.
     pub fn set_emss(&mut self, emss: u32) {
         self.mulpdu = mulpdu(emss, self.writer.markers());
     }
@@ -281,7 +281,7 @@ where
         self.end_with(Terminate::for_segment(reason, ulpdu, len));
     }
 
-    /// Takes the oldest request of this end that was not answered, when the stream has ended.
+    /// Removes the oldest request of this end that was not answered, after the end of the stream.
     pub fn flush(&mut self) -> Option<T> {
         while let Some(cookie) = self.orq.pop() {
             if cookie.is_some() {

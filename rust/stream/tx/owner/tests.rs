@@ -28,7 +28,7 @@ use crate::sys::{
 /// Threads that post and send at once.
 const POSTERS: u32 = 2;
 
-/// Posts of each thread; the next post follows when all earlier ones have been sent.
+/// Posts of each thread; the next post follows after the transmission of all earlier ones.
 const ROUNDS: u32 = 5_000;
 
 /// Nanoseconds that a thread waits without sleeping. Two threads that sleep for each other may stay
@@ -38,8 +38,8 @@ const AWAKE_NS: i64 = 5_000_000;
 /// Iterations that a send takes: long enough that another thread posts meanwhile.
 const SENDING: u32 = 200;
 
-/// One send of so many lasts until the other thread has posted: with one CPU of the host the two
-/// would hardly ever overlap.
+/// One send of so many lasts until the other thread has posted. On a host with one CPU the two
+/// threads would hardly ever overlap otherwise.
 const MEETING: u32 = 16;
 
 /// A queue and two threads that send from it.
@@ -64,8 +64,8 @@ impl_has_work! {
 }
 
 impl Posters {
-    /// Posts, and sends as the owner what there is. No thread posts more before that has been sent: a
-    /// later send would hide a lost MISSED.
+    /// Posts, and sends as the owner all that is posted. No thread posts more before that has
+    /// been sent: a later send would hide a lost MISSED.
     fn post_and_send(&self) {
         for round in 1..=ROUNDS {
             self.posted.add(1, Relaxed);
@@ -77,7 +77,7 @@ impl Posters {
         }
     }
 
-    /// Sends what there is, as the owner.
+    /// Sends all that is posted, as the owner.
     fn send(&self, round: u32) {
         let _preempt = PreemptGuard::new();
         if !self.owner.run_begin() {
@@ -95,7 +95,7 @@ impl Posters {
             for _ in 0..SENDING {
                 cpu_relax();
             }
-            // The last act of the owner: another one may begin before `run_end` returns.
+            // The last access of the owner: another one may begin before `run_end` returns.
             self.sending.store(0, Relaxed);
             if self.owner.run_end() {
                 break;
@@ -111,7 +111,7 @@ impl Posters {
     }
 }
 
-/// Waits without sleeping, for a while; whether `condition` has become true.
+/// Waits up to [`AWAKE_NS`] without sleeping; returns whether `condition` has become true.
 fn awake_until(condition: impl Fn() -> bool) -> bool {
     let begun = now_ns();
     while now_ns().wrapping_sub(begun) < AWAKE_NS {
@@ -177,7 +177,7 @@ mod suite {
     fn a_stalled_owner_is_not_waited_for() {
         let owner = TxOwner::new();
         assert!(owner.run_begin());
-        // Some time ahead: the test itself may be preempted.
+        // A time in the future: the test itself may be preempted.
         owner.enter_softirqs(now_ns().wrapping_add(1_000_000_000));
         assert!(owner.is_running());
         assert!(owner.set_missed());
@@ -222,7 +222,7 @@ mod suite {
         assert!(queue.enqueue::<_, 0>(posters.clone()));
         assert!(queue.enqueue::<_, 1>(posters.clone()));
         queue.flush();
-        // Without overlap the test shows nothing. User-mode Linux has one processor.
+        // Without overlap the test proves nothing. User-mode Linux has one CPU.
         assert!(cfg!(CONFIG_UML) || posters.missed.load(Relaxed) != 0);
         assert_eq!(posters.left.load(Relaxed), 0);
         assert_eq!(posters.sent.load(Relaxed), POSTERS * ROUNDS);

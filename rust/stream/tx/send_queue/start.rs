@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work requests on their way to a message: checked, entered into the order of completions, or made
-//! to wait.
+//! The start of work requests: checks, waits, and the entry for the completion in posting order.
 
 use iwarp_wire::{
     rdmap::{
@@ -54,7 +53,7 @@ use crate::{
     }, //
 };
 
-/// What became of a work request that was taken up.
+/// The result of starting a work request.
 pub(super) enum Start {
     /// A message to send.
     Job(Job),
@@ -62,7 +61,7 @@ pub(super) enum Start {
     Started,
     /// The work request waits for outstanding Reads.
     Stall(SendWqe),
-    /// The work request is wrong.
+    /// The work request has failed, with the status of its completion.
     Failed(WcStatus),
 }
 
@@ -70,7 +69,7 @@ impl Tx {
     /// Starts a work request.
     pub(super) fn take_up(&mut self, ctx: &mut Ctx<'_>, reads: &ReadQueues, wqe: SendWqe) -> Start {
         let reads_open = !reads.orq.is_empty();
-        // An invalidation promises that no earlier work request uses the memory any more.
+        // No earlier work request may use the memory after an invalidation.
         let fenced = wqe.fence || matches!(wqe.op, SendOp::LocalInv { .. });
         if fenced && reads_open {
             return Start::Stall(wqe);
@@ -129,7 +128,8 @@ impl Tx {
             }
             SendOp::RegMr(reg) => {
                 let regions = ctx.queues.regions();
-                // A concurrent revocation waits for these pins, and the registration for it.
+                // A concurrent revocation waits for these pins, and the registration waits for
+                // that revocation.
                 ctx.mrs.release();
                 let done = regions.register(ctx.queues.association(), &reg).is_ok();
                 local_operation(ctx, entry, done)
@@ -140,7 +140,7 @@ impl Tx {
     /// Makes the next Read Request of the current work request; `None` if it has to wait.
     pub(super) fn next_read(&mut self, ctx: &mut Ctx<'_>, reads: &mut ReadQueues) -> Option<Job> {
         if self.peer_closed {
-            // The answer to a Read could not arrive any more.
+            // The response to a Read could not arrive any more.
             ctx.stop(Stop::End(EndReason::PeerFin));
             return None;
         }
@@ -151,7 +151,7 @@ impl Tx {
         let mut current = queued.reads.take()?;
         let elements = current.sink.as_slice();
         let last = current.next.saturating_add(1) >= elements.len();
-        // A Read without an element moves nothing, but it is a Read.
+        // A Read without elements moves no octet, but its Read Request is sent.
         let (stag, addr, len) = elements
             .get(current.next)
             .map_or((Stag::new(0), 0, 0), |sge| (sge.lkey, sge.addr, sge.len));
@@ -181,7 +181,7 @@ impl Tx {
     }
 }
 
-/// Enters a local operation that has been carried out.
+/// Queues an executed local operation for its completion; `done`: it has succeeded.
 fn local_operation(ctx: &mut Ctx<'_>, mut entry: SentWr, done: bool) -> Start {
     if !done {
         return Start::Failed(WcStatus::LocQpOp);
@@ -193,7 +193,7 @@ fn local_operation(ctx: &mut Ctx<'_>, mut entry: SentWr, done: bool) -> Start {
     }
 }
 
-/// Checks that a payload may be read.
+/// Checks that the memory of a payload may be read. `LocProt`: it may not.
 fn check_payload(ctx: &mut Ctx<'_>, data: &Payload) -> Result<(), WcStatus> {
     match data {
         Payload::Sgl(list) => ctx
@@ -204,7 +204,7 @@ fn check_payload(ctx: &mut Ctx<'_>, data: &Payload) -> Result<(), WcStatus> {
     }
 }
 
-/// Enters a message whose payload is to be cut into FPDUs.
+/// Queues a message for its completion, and begins its segmentation.
 fn start_message(ctx: &mut Ctx<'_>, mut entry: SentWr, message: Message, data: Payload) -> Start {
     if let Err(status) = check_payload(ctx, &data) {
         return Start::Failed(status);

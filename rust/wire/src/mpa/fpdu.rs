@@ -4,7 +4,7 @@
 //!
 //! An FPDU is the 16-bit length of its ULPDU, the ULPDU, a pad up to a multiple of four octets, and
 //! a CRC. Markers are inserted at fixed distances (`marker.rs`). The CRC
-//! covers all octets in front of it, a leading marker included.
+//! covers all octets before it, a leading marker included.
 //!
 //! [`Framer`] and [`Fpdu`] read one direction of a stream, [`FpduWriter`] writes one.
 

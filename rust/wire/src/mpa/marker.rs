@@ -43,7 +43,7 @@ impl Markers {
         }
     }
 
-    /// Tells whether a marker stands in front of the ULPDU_Length field.
+    /// Tells whether a marker precedes the ULPDU_Length field.
     #[inline]
     pub(super) fn leading(self) -> bool {
         self.first == Some(0)
@@ -78,7 +78,7 @@ impl Markers {
     /// The offset on the wire of octet `at`, counted without markers.
     #[inline]
     pub(super) fn position(self, at: u32) -> u32 {
-        // In front of an octet lie the markers of an FPDU that ends with it.
+        // The markers before an octet are those of an FPDU that ends with that octet.
         at.wrapping_add(self.count(at.wrapping_add(1)).wrapping_mul(LEN))
     }
 
@@ -123,7 +123,7 @@ pub(super) fn distance_to_fpdu([_, _, high, low]: [u8; 4]) -> Option<u32> {
         (0, _) => Some(0),
         // A marker would lie where the length field is.
         (_, 0) => None,
-        // A marker lies directly in front of the length field.
+        // A marker lies directly before the length field.
         (_, BETWEEN) => Some(pointer.wrapping_add(LEN)),
         _ => Some(pointer),
     }

@@ -2,8 +2,8 @@
 
 //! Negotiation during start-up (RFC 5044 section 7.1, RFC 6581 section 9).
 //!
-//! - CRCs are used if either end wants them.
-//! - Markers are negotiated for each direction: the receiving end asks for them.
+//! - CRCs are used if either end requests them.
+//! - Markers are negotiated for each direction: the receiving end requests them.
 //! - Revision 2 negotiates IRD and ORD, the depths of the read queues. The ORD of an end may not
 //!   exceed the IRD of its peer.
 //! - In peer-to-peer mode the responder names the RTR frames that suit both ends. The initiator
@@ -54,25 +54,25 @@ use crate::rdmap::terminate::{
 pub struct Policy {
     /// The revision to request; a responder answers with the requester's.
     pub revision: Revision,
-    /// CRCs are wanted; off only by an administrator's setting (RFC 5044 section 4.4).
+    /// This end requests CRCs; off only by an administrator's setting (RFC 5044 section 4.4).
     pub crc: bool,
-    /// Markers are wanted in the direction that this end receives.
+    /// This end requests markers in the direction that it receives.
     pub markers: bool,
     /// Read Requests of the peer that this end offers to hold; 0 to 16382.
     pub ird: u16,
-    /// Read Requests that this end wants to have outstanding; 0 to 16382.
+    /// The ORD that this end requests: its own outstanding Read Requests; 0 to 16382.
     pub ord: u16,
     /// The limit to which `ird` is raised where the peer's ORD is greater.
     pub max_ird: u16,
-    /// An initiator asks for peer-to-peer mode; a responder always grants it.
+    /// An initiator requests peer-to-peer mode; a responder always grants it.
     pub peer_to_peer: bool,
-    /// The RTR frames this end can send as initiator or understands as responder.
+    /// The RTR frames that this end can send as initiator, or accepts as responder.
     pub rtr: RtrKinds,
 }
 
 impl Default for Policy {
-    /// Revision 2 with CRCs, every RTR frame, without markers and without peer-to-peer mode. 16 Read
-    /// Requests in each direction, up to 128 inbound where the peer wants more.
+    /// Revision 2 with CRCs, every RTR frame, without markers and without peer-to-peer mode. 16
+    /// Read Requests in each direction, up to 128 inbound if the peer requests more.
     #[inline]
     fn default() -> Self {
         Self {
@@ -118,7 +118,7 @@ pub enum Refusal {
     Revision,
     /// The peer's ORD is more than this end can hold.
     InsufficientIrd,
-    /// Peer-to-peer mode was asked for and no RTR frame suits both ends.
+    /// Peer-to-peer mode was requested, and no RTR frame suits both ends.
     NoMatchingRtr,
 }
 
@@ -300,7 +300,7 @@ impl Policy {
     }
 
     /// The RTR frames that an initiator offers: all that it can send except the zero-length FPDU.
-    /// Some peers take that for a Send and require a receive buffer.
+    /// Some peers process that FPDU as a Send, which requires a receive buffer.
     fn offer(&self) -> RtrKinds {
         if !self.peer_to_peer {
             return RtrKinds::NONE;

@@ -2,8 +2,8 @@
 
 //! The start-up frames: MPA Request and Reply (RFC 5044 section 7.1.1, RFC 6581 section 5).
 //!
-//! A frame is 20 octets and private data, sent in front of the first FPDU. Revision 2 puts an
-//! enhanced word in front of the private data: IRD, ORD and the choice of a ready-to-receive (RTR)
+//! A frame is 20 octets and private data, sent before the first FPDU. Revision 2 puts an
+//! enhanced word before the private data: IRD, ORD and the choice of a ready-to-receive (RTR)
 //! frame.
 
 mod enhanced;

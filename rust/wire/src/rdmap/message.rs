@@ -15,13 +15,13 @@ use crate::ids::{
     TaggedOffset, //
 };
 
-/// Octets of a Read Request behind the DDP header.
+/// Octets of a Read Request after the DDP header.
 pub const READ_REQUEST_LEN: usize = 28;
 
-/// Octets of an Atomic Request behind the DDP header.
+/// Octets of an Atomic Request after the DDP header.
 pub const ATOMIC_REQUEST_LEN: usize = 52;
 
-/// Octets of an Atomic Response behind the DDP header.
+/// Octets of an Atomic Response after the DDP header.
 pub const ATOMIC_RESPONSE_LEN: usize = 12;
 
 /// Octets of Immediate Data.
@@ -66,7 +66,7 @@ impl ReadRequest {
         }
     }
 
-    /// Decodes the octets behind the DDP header; `None` if they are too few.
+    /// Decodes the octets after the DDP header; `None` if they are too few.
     #[inline]
     #[must_use]
     pub fn decode(octets: &[u8]) -> Option<Self> {
@@ -80,7 +80,7 @@ impl ReadRequest {
         })
     }
 
-    /// Encodes the octets behind the DDP header.
+    /// Encodes the octets after the DDP header.
     #[inline]
     #[must_use]
     pub fn encode(&self) -> [u8; READ_REQUEST_LEN] {
@@ -118,7 +118,7 @@ pub enum AtomicOperation {
 }
 
 impl AtomicOperation {
-    /// The value that the operation puts in place of `original`.
+    /// The value that replaces `original`.
     ///
     /// ```
     /// use iwarp_wire::rdmap::AtomicOperation;
@@ -171,7 +171,7 @@ const COMPARE_SWAP: u32 = 2;
 const OPERATION_MASK: u32 = 0x0f;
 
 impl AtomicRequest {
-    /// Decodes the octets behind the DDP header.
+    /// Decodes the octets after the DDP header.
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ impl AtomicRequest {
         })
     }
 
-    /// Encodes the octets behind the DDP header. FetchAdd has no comparison: its data is 0, its
+    /// Encodes the octets after the DDP header. FetchAdd has no comparison: its data is 0, its
     /// mask all ones (RFC 7306 section 5.2.1).
     pub fn encode(&self) -> [u8; ATOMIC_REQUEST_LEN] {
         let (code, fields) = match self.operation {
@@ -243,7 +243,7 @@ pub struct AtomicResponse {
 }
 
 impl AtomicResponse {
-    /// Decodes the octets behind the DDP header; `None` if they are too few.
+    /// Decodes the octets after the DDP header; `None` if they are too few.
     #[must_use]
     pub fn decode(octets: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(octets);
@@ -253,7 +253,7 @@ impl AtomicResponse {
         })
     }
 
-    /// Encodes the octets behind the DDP header.
+    /// Encodes the octets after the DDP header.
     #[must_use]
     pub fn encode(&self) -> [u8; ATOMIC_RESPONSE_LEN] {
         Writer::new().u32(self.id).u64(self.original).finish()

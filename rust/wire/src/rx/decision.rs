@@ -67,7 +67,7 @@ pub struct TaggedSegment {
     pub last: bool,
 }
 
-/// Part of the answer to a Read: the octets behind those received before.
+/// Part of the answer to a Read: the octets after those received before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadSegment {
     /// The buffer that the request named.
@@ -82,7 +82,7 @@ pub struct ReadSegment {
     pub last: bool,
 }
 
-/// Part of a Send: the octets behind those received before.
+/// Part of a Send: the octets after those received before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendSegment {
     /// Set on the first segment: the message takes a receive buffer.
@@ -101,7 +101,7 @@ pub struct SendSegment {
 }
 
 impl SendSegment {
-    /// Octets of the message through this segment: for the last one the message's length.
+    /// Octets of the message up to the end of this segment; at the last one the message's length.
     #[inline]
     #[must_use]
     pub const fn end(&self) -> u32 {
@@ -123,7 +123,7 @@ impl SendSegment {
         }
     }
 
-    /// The reason where the message has no receive buffer.
+    /// The reason to end the stream if the message has no receive buffer.
     #[inline]
     #[must_use]
     pub const fn no_buffer(&self) -> TerminateReason {

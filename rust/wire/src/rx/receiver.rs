@@ -145,8 +145,8 @@ impl Receiver {
         }
     }
 
-    /// Tells whether a valid first FPDU was received. It is the RTR frame if one was agreed on. From
-    /// then on a responder may send (RFC 5044 section 7.1.2, RFC 6581 section 4.4).
+    /// Tells whether a valid first FPDU was received, which is the RTR frame if one was agreed
+    /// on. From then on a responder may send (RFC 5044 section 7.1.2, RFC 6581 section 4.4).
     #[inline]
     #[must_use]
     pub fn started(&self) -> bool {
@@ -263,7 +263,7 @@ impl Receiver {
             RtrKinds::NONE
         };
         let any = agreed == RtrKinds::NONE;
-        // An FPDU of no octets is accepted from any initiator, as its first one.
+        // An FPDU of no octets is accepted from every initiator as its first one.
         if ulpdu_len == 0 && self.config.responder && (any || agreed.fpdu) {
             return Ok(Decision::Nothing);
         }
@@ -300,7 +300,7 @@ impl Receiver {
         O: BorrowMut<[Option<Outstanding<T>>]>,
         I: BorrowMut<[Option<Inbound>]>,
     {
-        // Octets behind the ULPDU are ignored.
+        // Octets after the ULPDU are ignored.
         let head = head.get(..usize::from(ulpdu_len)).unwrap_or(head);
         match Header::parse(head)? {
             Header::Tagged(header) => {
@@ -316,7 +316,7 @@ impl Receiver {
     }
 }
 
-/// Octets behind a header of `header_len` octets.
+/// Octets after a header of `header_len` octets.
 #[inline]
 fn payload_len(ulpdu_len: u16, header_len: usize) -> Result<u32, TerminateReason> {
     u32::try_from(header_len)

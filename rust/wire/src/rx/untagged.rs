@@ -60,7 +60,7 @@ pub(super) fn send_kind(header: &UntaggedHeader) -> Option<SendKind> {
 }
 
 impl Receiver {
-    /// Decides on an untagged segment with `len` octets behind its header; `message` is their
+    /// Decides on an untagged segment with `len` octets after its header; `message` is their
     /// front.
     #[inline]
     pub(super) fn untagged<T, O, I>(

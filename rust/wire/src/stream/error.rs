@@ -17,9 +17,9 @@ pub enum TransmitError {
     Ended,
     /// As many requests are outstanding as ORD allows.
     QueueFull,
-    /// The FPDU does not fit into the buffer; [`State`](super::State) and numbers are as before.
+    /// The FPDU does not fit into the buffer; [`State`](super::State) and numbers are unchanged.
     NoRoom,
-    /// The payload is not as long as its message says.
+    /// The payload does not have the length that its message requires.
     PayloadLength,
     /// The peer's request names memory that it may not access. A Terminate is due:
     /// [`Stream::next_control`](super::Stream::next_control).

@@ -92,8 +92,8 @@ where
     /// `octets`; `None` if it is whole.
     ///
     /// Never more than the FPDU has, which is at most
-    /// [`MAX_FPDU_LEN`](crate::mpa::fpdu::MAX_FPDU_LEN): octets read up to this number leave the
-    /// next FPDU where it is.
+    /// [`MAX_FPDU_LEN`](crate::mpa::fpdu::MAX_FPDU_LEN). A caller that reads no further leaves
+    /// the next FPDU in the transport.
     #[must_use]
     pub fn need(&self, octets: &[u8]) -> Option<usize> {
         let total = match self.framer.next(octets) {
@@ -134,9 +134,9 @@ where
     /// Copies the payload of a Write or Read Response to its tagged buffer; other payload is left
     /// to the caller.
     ///
-    /// `buffer` is called with an STag, a tagged offset and a length in octets, which is not 0. It
-    /// returns exactly so many octets of a buffer that the peer may write, or that this end named
-    /// in a Read Request. Where it fails, a Terminate becomes due.
+    /// `buffer` is called with an STag, a tagged offset and a length in octets, which is not 0.
+    /// It returns exactly so many octets of a buffer that the peer may write, or that this end
+    /// named in a Read Request. If it fails, a Terminate becomes due.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ where
         })
     }
 
-    /// Takes the ULPDU of a valid FPDU.
+    /// Processes the ULPDU of a valid FPDU.
     fn segment<'a>(&mut self, wire_len: usize, ulpdu: &'a [u8], len: u16) -> Delivery<'a, T> {
         let head = ulpdu.get(..HEAD_LEN).unwrap_or(ulpdu);
         let decision = self
@@ -192,7 +192,7 @@ where
         }
     }
 
-    /// Notes an FPDU whose CRC or markers are wrong.
+    /// Handles an FPDU whose CRC or markers are wrong.
     fn broken(&mut self, reason: TerminateReason) -> Decision {
         if self.receiver.is_closed() {
             return Decision::Dropped;

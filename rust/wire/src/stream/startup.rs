@@ -162,9 +162,9 @@ impl<'a> Startup<'a> {
 
     /// Returns the next action of the caller. A call implies that the previous action is done.
     ///
-    /// `buffer` is the same in all calls. No octet after the peer's frame is read. Where the
-    /// Reply is refused with a Terminate ([`Refusal::terminate`]), that is transmitted before the
-    /// failure is returned; `C` computes its CRC.
+    /// `buffer` is the same in all calls. No octet after the peer's frame is read. If a refusal
+    /// requires a Terminate ([`Refusal::terminate`]), it is transmitted before the failure is
+    /// returned; `C` computes its CRC.
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ impl<'a> Startup<'a> {
         }
     }
 
-    /// Takes the Reply.
+    /// Processes the Reply.
     fn reply<C: Crc32c>(
         &self,
         buffer: &mut [u8; MAX_FRAME_LEN],
@@ -227,7 +227,7 @@ impl<'a> Startup<'a> {
         Ok((StartupStep::Transmit(len), StartupState::Failed(failure)))
     }
 
-    /// Takes the Request and writes the Reply.
+    /// Processes the Request, and writes the Reply.
     // Inlined, so that an object without a caller does not contain the function.
     #[inline]
     fn request(

@@ -2,8 +2,8 @@
 
 //! The transmitting direction of a stream.
 //!
-//! Each function writes one FPDU to the front of a buffer and returns its length in octets. After
-//! an error the FPDU does not count as sent.
+//! Each function writes one FPDU to the front of a buffer and returns its length in octets. An
+//! FPDU that fails does not count as sent.
 
 use core::borrow::BorrowMut;
 
@@ -88,8 +88,8 @@ where
         }
     }
 
-    /// Writes what is due without a work request of this end: the RTR frame, a Terminate, or the
-    /// next segment of the answer to a Read of the peer; `None` if nothing is.
+    /// Writes the FPDU that is due without a work request of this end; `None` if none is. It is
+    /// the RTR frame, a Terminate, or the next segment of the answer to a Read of the peer.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ where
         Ok(Segmenter::new(Message::Send { msn, kind }, len))
     }
 
-    /// Writes the next segment of a Send or Write; `None` behind the last one. `payload` is that of
+    /// Writes the next segment of a Send or Write; `None` after the last one. `payload` is that of
     /// the whole message.
     ///
     /// # Errors
@@ -244,10 +244,10 @@ where
         Ok(Some(len))
     }
 
-    /// Carries out the peer's oldest request and writes its answer, if that is an Atomic. The result
-    /// is `None` if there is no request or it is a Read ([`Stream::next_answer`]).
+    /// Executes the peer's oldest request and writes its answer, if that request is an Atomic.
+    /// The result is `None` if there is no request or it is a Read ([`Stream::next_answer`]).
     ///
-    /// `execute` applies the operation to the 64 bits and returns what they were before. It is
+    /// `execute` applies the operation to the 64 bits and returns their previous value. It is
     /// called at most once, and only if the answer fits into `out`.
     ///
     /// # Errors
@@ -287,7 +287,7 @@ where
         }
     }
 
-    /// Makes a Terminate due for what is left of the peer's oldest request, a Read.
+    /// Makes a Terminate due for the unanswered part of the peer's oldest request, a Read.
     fn refuse_read(&mut self, error: AccessError) -> TransmitError {
         let request = self
             .irq

@@ -104,8 +104,8 @@ impl Segmenter {
         done: true,
     };
 
-    /// A segmenter of a message with `len` octets of payload, 0 to 2^32-1; of 0 octets there is one
-    /// segment.
+    /// A segmenter of a message with `len` octets of payload, 0 to 2^32-1. A message without
+    /// payload has one segment.
     #[inline]
     #[must_use]
     pub const fn new(message: Message, len: u32) -> Self {
@@ -117,7 +117,7 @@ impl Segmenter {
         }
     }
 
-    /// The next segment, with a ULPDU of at most `mulpdu` octets; `None` behind the last one.
+    /// The next segment, with a ULPDU of at most `mulpdu` octets; `None` after the last one.
     ///
     /// `mulpdu` may differ from segment to segment. Every segment of a message with payload carries
     /// at least one octet, even if its ULPDU exceeds `mulpdu` then. [`Segmenter::commit`] makes the
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(expected, u32::MAX);
     }
 
-    /// DDP-09: the number of a message is in each of its segments, also behind the wrap.
+    /// DDP-09: the number of a message is in each of its segments, also after the wrap.
     #[test]
     fn every_segment_carries_the_number() {
         let message = Message::Send {

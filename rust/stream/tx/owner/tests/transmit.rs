@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit suite of the transmit loop: what is posted during a transmission is sent soon.
+//! KUnit suite of the transmit loop: bursts posted during a transmission are sent soon.
 
 use core::cell::Cell;
 
@@ -8,20 +8,20 @@ use kernel::prelude::*;
 
 use super::super::*;
 
-/// A stream, and other threads that post while one transmits.
+/// A stream, and other threads that post during a transmission.
 struct FakeStream {
     owner: TxOwner,
-    /// Bursts that wait, and bursts that were sent.
+    /// Waiting bursts, and sent bursts.
     waiting: Cell<u32>,
     sent: Cell<u32>,
-    /// Holds of the socket lock, and how many there are before a thread owns the socket.
+    /// Holds of the socket lock, and their number before a thread owns the socket.
     holds: Cell<u32>,
     holds_until_owned: u32,
     deferred_to_process: Cell<bool>,
-    /// Looks at where the receiver works.
+    /// Checks whether the receiver runs on this CPU.
     looks: Cell<u32>,
-    /// Bursts that another thread posts when the last one has been sent, while softirqs run, and
-    /// while it has this CPU.
+    /// Bursts that another thread posts: after the last burst was sent, while softirqs run, and
+    /// while that thread has this CPU.
     late: Cell<u32>,
     in_softirqs: Cell<u32>,
     while_descheduled: Cell<u32>,
@@ -33,7 +33,7 @@ struct FakeStream {
 }
 
 impl FakeStream {
-    /// With so many bursts to send.
+    /// Makes a stream with so many bursts to send.
     const fn new(waiting: u32) -> Self {
         Self {
             owner: TxOwner::new(),
@@ -52,7 +52,8 @@ impl FakeStream {
         }
     }
 
-    /// Another thread posts what `from` holds, and rings the doorbell. Whether it becomes the owner.
+    /// Makes another thread post the bursts of `from`, and ring the doorbell. Returns whether
+    /// that thread becomes the owner.
     fn others_post(&self, from: &Cell<u32>) -> bool {
         let bursts = from.take();
         self.waiting.set(self.waiting.get().saturating_add(bursts));
@@ -109,7 +110,7 @@ impl<'p> Sender for &'p FakeStream {
             return Progress::More;
         }
         self.others_post(&self.late);
-        // As a stream: the last burst of a budget may have been the last one of all.
+        // Like a stream: the last burst of a budget may have been the last one of all.
         match now == bursts {
             true => Progress::More,
             false => Progress::Wait,
@@ -133,7 +134,7 @@ impl<'p> Sender for &'p FakeStream {
 mod suite {
     use super::*;
 
-    /// All of it, a few bursts at a time.
+    /// All bursts are sent, a few at a time.
     #[test]
     fn sends_all_there_is() {
         let stream = FakeStream::new(10);
@@ -143,7 +144,8 @@ mod suite {
         assert!(!stream.owner.is_running());
     }
 
-    /// Where runs go can be seen behind those of the same thread, when no other one had the CPU.
+    /// The receiver's CPU is checked after bursts of the same thread, if no other thread had the
+    /// CPU.
     #[test]
     fn notes_where_the_receiver_works() {
         let stream = FakeStream::new(10);
@@ -166,7 +168,7 @@ mod suite {
         assert_eq!(stream.looks.get(), 0);
     }
 
-    /// What exceeds the budget is left to a work item.
+    /// A work item sends what exceeds the budget.
     #[test]
     fn keeps_to_the_budget() {
         let stream = FakeStream::new(20);
@@ -188,7 +190,7 @@ mod suite {
         assert!(!stream.owner.run_end());
     }
 
-    /// Beside a stalled owner, which keeps ownership and sees MISSED.
+    /// A context sends beside a stalled owner, which keeps ownership and sees MISSED.
     #[test]
     fn sends_beside_a_stalled_owner() {
         let stream = FakeStream::new(10);
@@ -217,7 +219,7 @@ mod suite {
         }
     }
 
-    /// Beside a stalled owner, an owned socket does not end the ownership.
+    /// A context beside a stalled owner does not end the ownership when a thread owns the socket.
     #[test]
     fn releases_only_its_own() {
         let mut stream = FakeStream::new(20);
@@ -232,7 +234,8 @@ mod suite {
         assert!(stream.owner.is_running());
     }
 
-    /// What others post after the last look at the queue, and during softirqs.
+    /// Bursts that other threads post after the last check of the queue, or during softirqs, are
+    /// sent.
     #[test]
     fn looks_again_before_ownership_ends() {
         let stream = FakeStream::new(5);
@@ -249,7 +252,7 @@ mod suite {
         assert!(!stream.owner.is_running());
     }
 
-    /// At the end of the budget a work item continues with what MISSED stands for.
+    /// At the end of the budget a work item sends the bursts that MISSED stands for.
     #[test]
     fn looks_again_within_the_budget() {
         let stream = FakeStream::new(7);
@@ -285,7 +288,7 @@ mod suite {
         assert!(!stream.owner.run_end());
     }
 
-    /// Without other posts it continues.
+    /// Without other posts the thread continues.
     #[test]
     fn goes_on_with_the_cpu() {
         let mut stream = FakeStream::new(10);

@@ -13,7 +13,7 @@ use crate::mpa::marker::{
 const LENGTH: u32 = 2;
 const CRC: u32 = 4;
 
-/// Octets of pad behind a ULPDU of `ulpdu_len` octets: 0 to 3.
+/// Octets of pad after a ULPDU of `ulpdu_len` octets: 0 to 3.
 #[inline]
 #[must_use]
 pub const fn pad_len(ulpdu_len: u16) -> usize {

@@ -138,20 +138,20 @@ impl Framer {
         }
     }
 
-    /// Moves the position behind `fpdu`, the result of the last [`Framer::next`].
+    /// Moves the position to the end of `fpdu`, the result of the last [`Framer::next`].
     #[inline]
     pub fn advance(&mut self, fpdu: &Fpdu) {
         self.pos = self.pos.wrapping_add(fpdu.layout.wire_len());
     }
 
-    /// Finds an FPDU by its marker, behind octets that are missing (RFC 5044 section 6, method 2).
+    /// Finds an FPDU by its marker, after octets that are missing (RFC 5044 section 6, method 2).
     ///
     /// `ahead` is the distance in octets, modulo 2^32, from the framer's position to `octets`. A
     /// framer made by [`Framer::new`] is at the first octet of full operation phase. The result is
     /// the FPDU of the first marker in `octets` whose FPDU begins in `octets`.
     ///
     /// A marker is trusted only as far as the CRC of its FPDU confirms it: see [`Fpdu::check`].
-    /// After a failed check the search continues four octets behind the FPDU's first octet. The
+    /// After a failed check the search continues four octets after the FPDU's first octet. The
     /// markers of an FPDU whose ULPDU exceeds [`MAX_MULPDU`](crate::mpa::MAX_MULPDU) may lead
     /// 65536 octets too far, since FPDUPTR has 16 bits.
     ///
@@ -202,9 +202,9 @@ impl Framer {
 
     /// Finds an FPDU in the middle of a stream whose position is not known, as an analyser does.
     ///
-    /// Any four octets may be a marker. The first ones are taken that lead to a whole FPDU in
-    /// `octets` whose other markers and CRC agree. The stream must have markers and CRCs. Senders
-    /// that set a marker's reserved bits are not found.
+    /// Any four octets may be a marker. The search takes the first ones that lead to a whole FPDU
+    /// in `octets` whose other markers and CRC agree. The stream must have markers and CRCs.
+    /// Senders that set a marker's reserved bits are not found.
     ///
     /// A payload that repeats a stream of FPDUs is found as well: an analyser that has to exclude
     /// it requires several FPDUs in a row. The CRC is computed at most once for each octet of
@@ -221,7 +221,8 @@ impl Framer {
         Resync::Need(octets.len().saturating_add(index(marker::SPACING)))
     }
 
-    /// The FPDU that `candidate`, the octets at `at`, leads to, if it is complete and valid.
+    /// The FPDU to which `candidate`, the octets at `at`, leads, if the FPDU is complete and
+    /// valid.
     #[inline]
     fn whole_fpdu<C: Crc32c>(octets: &[u8], at: usize, candidate: [u8; 4]) -> Option<Resync> {
         let back =
@@ -292,7 +293,7 @@ impl Fpdu {
         pad_len(self.layout.ulpdu_len)
     }
 
-    /// Tells whether the FPDU has no marker: the ULPDU is contiguous behind the length field, and
+    /// Tells whether the FPDU has no marker: the ULPDU is contiguous after the length field, and
     /// only the CRC needs to be checked.
     #[inline]
     #[must_use]
@@ -307,7 +308,7 @@ impl Fpdu {
         Pieces(self.layout.pieces(0..u32::from(self.layout.ulpdu_len)))
     }
 
-    /// Octets that the CRC covers, from the first raw octet on. The CRC field is behind them.
+    /// Octets that the CRC covers, from the first raw octet on. The CRC field is after them.
     #[inline]
     #[must_use]
     pub fn crc_len(&self) -> usize {
@@ -406,7 +407,7 @@ impl Fpdu {
         raw.get(start..end).ok_or(wrong)
     }
 
-    /// Octets in front of the ULPDU: 2, or 6 with a leading marker.
+    /// Octets before the ULPDU: 2, or 6 with a leading marker.
     #[inline]
     #[must_use]
     pub fn head_len(&self) -> usize {

@@ -45,7 +45,7 @@ use crate::mpa::marker::{
 pub struct FpduWriter {
     /// The position: octets since full operation phase began, modulo 2^32.
     pos: u32,
-    /// The peer asked for markers.
+    /// The peer has requested markers.
     markers: bool,
     /// CRCs are generated.
     crc: bool,
@@ -128,13 +128,13 @@ impl FpduWriter {
     ///
     /// The ULPDU is `header`, the headers of DDP and RDMAP, and `payload_len` octets of payload.
     /// `fill` writes the payload: it is called with consecutive parts of `out`, altogether
-    /// `payload_len` octets. Without markers there is one part; of no octets there is none. The CRC
-    /// is computed over `out`, so the payload's source may change at any time. With CRCs off its
-    /// field is zero.
+    /// `payload_len` octets. Without markers there is one part, and without payload none. The CRC
+    /// is computed over `out`, so the payload's source may change at any time. With CRCs off the
+    /// CRC field is zero.
     ///
     /// # Errors
     ///
-    /// [`WriteError`]. The position is as before then, and the octets of `out` are undefined.
+    /// [`WriteError`]. The position is unchanged then, and the octets of `out` are undefined.
     #[inline]
     pub fn write<C: Crc32c, E>(
         &mut self,
@@ -186,7 +186,7 @@ impl FpduWriter {
     }
 }
 
-/// Fills all octets in front of the CRC, without markers.
+/// Fills all octets before the CRC, without markers.
 #[inline]
 fn plain<E>(
     out: &mut [u8],
@@ -216,7 +216,7 @@ fn plain<E>(
     Ok(())
 }
 
-/// Fills all octets in front of the CRC, with markers.
+/// Fills all octets before the CRC, with markers.
 fn marked<E>(
     out: &mut [u8],
     layout: &Layout,

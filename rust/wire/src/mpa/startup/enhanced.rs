@@ -55,11 +55,11 @@ impl Depth {
 pub struct Depths {
     /// Read Requests of the peer that this end can hold.
     pub ird: u16,
-    /// Read Requests that this end wants to have outstanding.
+    /// The ORD that this end requests: its own outstanding Read Requests.
     pub ord: u16,
 }
 
-/// A ready-to-receive frame: the initiator's first FPDU, behind which the responder may send.
+/// A ready-to-receive frame: the initiator's first FPDU, after which the responder may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtrKind {
     /// An FPDU with a ULPDU of no octets (bit B).
@@ -129,10 +129,10 @@ impl RtrKinds {
         }
     }
 
-    /// The frame to use of several: Write, then Read, then FPDU; `None` of the empty set.
+    /// The preferred frame of the set: Write, then Read, then FPDU; `None` for the empty set.
     ///
     /// A Write needs no resource of either end. A Read needs an entry of both read queues. Some
-    /// peers take the zero-length FPDU for a Send.
+    /// peers process the zero-length FPDU as a Send.
     #[inline]
     #[must_use]
     pub const fn preferred(self) -> Option<RtrKind> {
@@ -148,7 +148,7 @@ impl RtrKinds {
 /// The enhanced word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enhanced {
-    /// Peer-to-peer mode is asked for in a Request, granted in a Reply (bit A).
+    /// Peer-to-peer mode is requested in a Request, granted in a Reply (bit A).
     pub peer_to_peer: bool,
     /// The RTR frames offered in a Request, accepted in a Reply.
     pub rtr: RtrKinds,

@@ -118,9 +118,9 @@ pub struct Frame<'a> {
     pub kind: FrameKind,
     /// The sender's revision.
     pub revision: Revision,
-    /// The sender wants markers in the direction that it receives (M).
+    /// The sender requests markers in the direction that it receives (M).
     pub markers: bool,
-    /// The sender wants CRCs (C).
+    /// The sender requests CRCs (C).
     pub crc: bool,
     /// The connection is rejected (R); only in a Reply.
     pub rejected: bool,
@@ -190,8 +190,8 @@ impl Error for EncodeError {}
 pub enum Progress<'a> {
     /// The frame is incomplete: call again with this many octets, from the same first one on.
     ///
-    /// Never more than the frame has: a caller that reads exactly so many leaves the octets behind
-    /// the frame in the transport.
+    /// Never more than the frame has. A caller that reads exactly so many octets leaves those
+    /// after the frame in the transport.
     Need {
         /// Octets from the frame's first one on.
         total: usize,
@@ -200,14 +200,14 @@ pub enum Progress<'a> {
     Frame {
         /// The fields of the frame.
         frame: Frame<'a>,
-        /// The length of the frame in octets; the first FPDU begins behind it.
+        /// The length of the frame in octets; the first FPDU begins after it.
         len: usize,
     },
 }
 
 /// Decodes the start-up frame at the front of the octets received so far.
 ///
-/// Octets behind the frame, reserved flags, R in a Request and S in a frame of revision 1 are
+/// Octets after the frame, reserved flags, R in a Request and S in a frame of revision 1 are
 /// ignored.
 ///
 /// # Errors

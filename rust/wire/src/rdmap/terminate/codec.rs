@@ -99,7 +99,7 @@ impl Terminate {
         Self::for_segment(reason, &ulpdu, len)
     }
 
-    /// Decodes a Terminate's octets behind its own DDP header.
+    /// Decodes a Terminate's octets after its own DDP header.
     ///
     /// Every input has a result: incomplete copies are left out, and fewer than four octets are
     /// [`TerminateReason::Unknown`] of layer 0, error type 0, code 255.
@@ -138,19 +138,19 @@ impl Terminate {
         self.reason
     }
 
-    /// Octets of the ULPDU that was wrong, if the message says so.
+    /// Octets of the ULPDU in error, if the message contains the length.
     #[must_use]
     pub fn segment_len(&self) -> Option<u16> {
         self.segment_len
     }
 
-    /// The DDP header of the segment in error, if the message has a valid one.
+    /// The DDP header of the segment in error, if the message contains a valid one.
     #[must_use]
     pub fn header(&self) -> Option<Header> {
         Header::parse(self.copied.as_slice()).ok()
     }
 
-    /// The Read Request in error, if the message has it.
+    /// The Read Request in error, if the message contains one.
     pub fn read_request(&self) -> Option<ReadRequest> {
         self.copied
             .as_slice()
@@ -198,7 +198,7 @@ impl CopiedHeaders {
     /// No header.
     const NONE: Self = Self(Short::EMPTY);
 
-    /// The headers at the front of `ulpdu`: the DDP header, and behind it, with `read`, a Read
+    /// The headers at the front of `ulpdu`: the DDP header, and after it, with `read`, a Read
     /// Request if the segment is one.
     fn of(ulpdu: &[u8], read: bool) -> Self {
         let len = match ulpdu {

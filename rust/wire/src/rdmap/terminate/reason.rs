@@ -254,8 +254,8 @@ impl TerminateReason {
         known.unwrap_or(Self::Unknown { layer, etype, code })
     }
 
-    /// Tells whether the peer tried to use memory that it may not use (RFC 5041 section 10.4,
-    /// item 5).
+    /// Tells whether the error is an access of the peer to memory that it may not use (RFC 5041
+    /// section 10.4, item 5).
     #[must_use]
     pub const fn is_access(self) -> bool {
         match self {
