@@ -90,7 +90,8 @@ hosts_down() {
 	done
 }
 
-tcp_listeners() { on "$1" ss -Hltn | wc -l; }
+# tcp_listeners HOST: the number of listening sockets, in the network namespaces that a page made there, too.
+tcp_listeners() { on "$1" sh -c 'ss -Hltn && ip -all netns exec ss -Hltn' | grep -c '^LISTEN' || :; }
 # ready HOST PROCESS LOG COUNT: more sockets listen than COUNT, tcpdump or bpftrace has begun, or PROCESS has ended.
 ready() {
 	gone "$2" || [ "$(tcp_listeners "$1")" -gt "$4" ] || grep -q -e 'listening on' -e '^Attach' "$3"
