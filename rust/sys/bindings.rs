@@ -24,6 +24,7 @@
     clippy::undocumented_unsafe_blocks,
     reason = "bindgen wrote this"
 )]
+#![cfg_attr(CONFIG_RUSTC_HAS_UNNECESSARY_TRANSMUTES, allow(unnecessary_transmutes))]
 
 mod raw {
     pub use kernel::bindings::*;

@@ -24,8 +24,10 @@ pub(crate) const VERSION: &str = env!("RSIW_VERSION");
 /// The entry that `modinfo` and `/sys/module/rsiw/version` show.
 const MODINFO: &str = concat!("version=", env!("RSIW_VERSION"), "\0");
 
+// As the kernel crate marks its entries. With `#[used]` newer compilers set another section flag, which makes
+// a second `.modinfo`; modpost reads one of them only.
 #[link_section = ".modinfo"]
-#[used]
+#[used(compiler)]
 static MODINFO_VERSION: [u8; MODINFO.len()] = {
     let mut octets = [0; MODINFO.len()];
     let mut at = 0;
