@@ -24,8 +24,8 @@ pub(crate) const VERSION: &str = env!("RSIW_VERSION");
 /// The entry that `modinfo` and `/sys/module/rsiw/version` show.
 const MODINFO: &str = concat!("version=", env!("RSIW_VERSION"), "\0");
 
-// As the kernel crate marks its entries. With `#[used]` newer compilers set another section flag, which makes
-// a second `.modinfo`; modpost reads one of them only.
+// The kernel crate's entries have the same attribute. `#[used]` alone sets another section flag
+// with newer compilers (1.97), which makes a second `.modinfo`. modpost reads one of them only.
 #[link_section = ".modinfo"]
 #[used(compiler)]
 static MODINFO_VERSION: [u8; MODINFO.len()] = {
