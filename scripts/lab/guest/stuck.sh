@@ -22,7 +22,14 @@ show_stuck() {
 		done
 	fi
 	echo "---- blocked tasks"
-	[ ! -e /proc/sysrq-trigger ] || echo w >/proc/sysrq-trigger
-	dmesg | awk '/sysrq: Show Blocked State/ { text = "" } { text = text $0 "\n" } END { printf "%s", text }' |
-		tail -n 200
+	if [ -e /proc/sysrq-trigger ]; then
+		echo w >/proc/sysrq-trigger
+		dmesg | awk '/sysrq: Show Blocked State/ { text = "" } { text = text $0 "\n" } END { printf "%s", text }' |
+			tail -n 200
+	else
+		# User-mode Linux has no SysRq.
+		ps -e -o stat=,pid=,args= | while read -r state pid words; do
+			[[ $state != D* ]] || { echo "$pid $words" && cat "/proc/$pid/stack"; }
+		done
+	fi
 }
