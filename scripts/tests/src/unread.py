@@ -16,7 +16,8 @@ By ROLE:
           sockets are released
 
 Free memory must not fall by more than what TCP accounts (/proc/net/sockstat), or by more than the octets that are
-queued. OCTETS for each connection and SLACK for the machine come on top."""
+queued. OCTETS for each connection and SLACK for the machine come on top. Memory of programs, of the page cache and of
+the heads of socket buffers counts as free: TCP accounts the heads, and their number depends on the machine's speed."""
 
 import os
 import socket
@@ -27,9 +28,13 @@ import time
 import mpa
 import rdmap
 
-# Memory of others meanwhile: slabs. Less of it where few connections send.
+# Memory of others meanwhile: other slabs. Less of it where few connections send.
 SLACK = {"queued": 2 << 20}
 MOST_SLACK = 4 << 20
+# Lines of /proc/meminfo. Cached has the pages of tmpfs too.
+AS_FREE = ("MemFree", "AnonPages", "Cached", "Buffers", "PageTables", "KernelStack")
+HEADS = ("skbuff_head_cache", "skbuff_fclone_cache", "skbuff_small_head")
+PAGE = os.sysconf("SC_PAGE_SIZE")
 # Octets of messages for each connection. Those of a send buffer take longer to send, and show no more but where the
 # sockets are released.
 MESSAGES = {"read": 160 << 10, "write": 160 << 10, "shared": 20 * 64, "left": 940 << 10, "queued": 3 << 20}
@@ -45,19 +50,30 @@ PART = 30000
 SECONDS = 30 * int(os.environ.get("RSIW_TIME_FACTOR", "1"))
 
 
+def first_number(path):
+    with open(path, encoding="ascii") as file:
+        return int(file.read().split()[0])
+
+
+def heads_of_buffers():
+    """Octets of the slabs that hold socket buffers without their data. Two names may stand for the same slabs."""
+    slabs = {os.path.realpath(f"/sys/kernel/slab/{name}") for name in HEADS}
+    return sum(first_number(f"{slab}/slabs") * PAGE << first_number(f"{slab}/order") for slab in slabs)
+
+
 def free_memory():
-    """MemFree and the pages on per-CPU lists, which the kernel keeps for its next allocations."""
+    """What counts as free, and the pages on per-CPU lists, which the kernel keeps for its next allocations."""
     with open("/proc/meminfo", encoding="ascii") as lines:
-        free = next(int(line.split()[1]) for line in lines if line.startswith("MemFree:")) << 10
+        numbers = {line.split(":")[0]: int(line.split()[1]) << 10 for line in lines}
     with open("/proc/zoneinfo", encoding="ascii") as lines:
         kept = sum(int(line.split()[1]) for line in lines if line.strip().startswith("count:"))
-    return free + kept * os.sysconf("SC_PAGE_SIZE")
+    return sum(numbers[name] for name in AS_FREE) + kept * PAGE + heads_of_buffers()
 
 
 def tcp_memory():
     with open("/proc/net/sockstat", encoding="ascii") as lines:
         words = next(line.split() for line in lines if line.startswith("TCP:"))
-    return int(words[words.index("mem") + 1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(words[words.index("mem") + 1]) * PAGE
 
 
 def settled():
@@ -149,7 +165,7 @@ def with_tcp(port, namespace):
 def uncertain():
     """By how much two readings of tcp_memory() may be wrong: each processor keeps up to so many pages to itself."""
     with open("/proc/sys/net/core/mem_pcpu_rsv", encoding="ascii") as file:
-        return 2 * int(file.read()) * os.sysconf("SC_PAGE_SIZE") * os.cpu_count()
+        return 2 * int(file.read()) * PAGE * os.cpu_count()
 
 
 def orphans():
@@ -258,7 +274,8 @@ def main():
         if role == "queued":
             for stream in streams:
                 stream.recv_exactly(PART, SECONDS)
-            sent -= PART * peers
+            # The headers and trailers of FPDUs as well.
+            sent = with_tcp(port, namespace)
         now = settled()
         gone, more = free - now[0], now[1] - accounted
         if more < sent - uncertain() and role != "shared":
