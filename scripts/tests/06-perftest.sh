@@ -3,8 +3,8 @@
 # time limit: 800
 # runs on: 7.2/4
 # perftest over rdma_cm: bandwidth and latency of Sends, Writes and Reads, at every
-# power of two (1 octet to 8 MiB; in the gate every_size() leaves some out). Three MTUs make different FPDU sizes: Ethernet's,
-# jumbo frames, and the loopback's (FPDUs of up to 64768 octets).
+# power of two (1 octet to 8 MiB; in the gate every_size() leaves some out). Three MTUs make different FPDU
+# sizes: Ethernet's, jumbo frames, and the loopback's (FPDUs of up to 64768 octets).
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=perftest.sh

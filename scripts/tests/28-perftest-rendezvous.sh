@@ -18,13 +18,14 @@ pair() {
 
 single_bed
 for tool in ib_send_bw ib_write_bw ib_read_bw; do
-	pair "$tool" "$tool" -s 65536 -n "$(rounds 200)"
+	! all_rounds || pair "$tool" "$tool" -s 65536 -n "$(rounds 200)"
 	pair "$tool 4 queue pairs" "$tool" -s 4096 -n "$(rounds 200)" -q 4
 done
-for tool in ib_send_lat ib_write_lat ib_read_lat; do
+pair "ib_send_lat" ib_send_lat -s 64 -n "$(rounds 500)"
+! all_rounds || for tool in ib_write_lat ib_read_lat; do
 	pair "$tool" "$tool" -s 64 -n "$(rounds 500)"
 done
-pair "ib_send_bw both ways" ib_send_bw -s 4096 -n "$(rounds 200)" -b
+! all_rounds || pair "ib_send_bw both ways" ib_send_bw -s 4096 -n "$(rounds 200)" -b
 pair "ib_write_bw both ways" ib_write_bw -s 4096 -n "$(rounds 200)" -b -q 2
 pair "ib_read_bw 16 queue pairs" ib_read_bw -s 1024 -n "$(rounds 50)" -q 16
 # After connection set-up the sizes run the same code as in 06-perftest.
