@@ -30,7 +30,7 @@ half_charged() {
 	[ "$sock" -ge $((queued / 2)) ]
 }
 
-# charged LABEL TOOL ARGUMENT...: while data is on a path of 20 ms, the control group of the sending process is
+# charged LABEL TOOL ARGUMENT...: the tool's data is on a path of 20 ms. The control group of the sending process is
 # charged for the send queue, which TCP keeps until the peer acknowledges it. The receiver is outside of the
 # group. ib_read_bw's server sends, and ib_write_bw's client.
 PORT=18700

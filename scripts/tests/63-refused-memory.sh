@@ -30,12 +30,6 @@ function_range() {
 		$3 == name && $4 == "" { from = $1 }'
 }
 
-# driver_range: the addresses of the driver's functions.
-driver_range() {
-	awk '$4 == "[rsiw]" && tolower($2) == "t" { print $1 }' /proc/kallsyms | sort |
-		sed -n '1s/^/0x/p; $s/^/0x/p' | paste -sd ' '
-}
-
 only_below() {
 	[ -n "${2:-}" ] || die "no addresses of the functions"
 	set_faults require-start="$1" require-end="$2"
@@ -116,7 +110,7 @@ only_below $(function_range do_one_initcall)
 each_refused "loading the module" 5 unload load
 rsiw_load
 # shellcheck disable=SC2046
-only_below $(driver_range)
+only_below $(PYTHONPATH=$PEER_DIR python3 -B -c 'import faults; print(*map(hex, faults.driver_range()))')
 # ib_core makes some hundred objects in sysfs for a device. The undoing of a failure there is ib_core's, not the
 # driver's.
 # shellcheck disable=SC2046
