@@ -33,18 +33,11 @@ both_ways() {
 
 # Unbinds the driver, which is what hot unplug does, without the slot.
 driver_lets_go() {
-	local server client
-	# shellcheck disable=SC2086
-	spawn unplug-server $IN_PEER ib_write_bw -R -F -p 18999 -s 65536 -n 10000000
-	server=$SPAWNED
-	wait_listening 18999 "$IN_PEER"
-	spawn unplug-client ib_write_bw -R -F -p 18999 -s 65536 -n 10000000 "$FAR"
-	client=$SPAWNED
-	wait_for 60 "data flows" data_flows 18999
+	perftest_traffic 18999 "$FAR" "$IN_PEER" ib_write_bw -s 65536 -n 10000000
 	timeout $((20 * FACTOR)) sh -c "echo $1 >$DRIVER/unbind" || die "the driver cannot let go of its card"
 	wait_for 20 "the device went with its card" not has_link r0
-	wait_for 60 "the client notices" gone "$client"
-	stop "$server"
+	wait_for 60 "the client notices" gone "$CLIENT"
+	stop "$SERVER"
 	ok "a card that goes under traffic"
 }
 

@@ -7,6 +7,8 @@
 # connections. The memory of a device is freed in process context.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
+# shellcheck source=perftest.sh
+. "$(dirname "$0")/perftest.sh"
 
 # The number of objects of a kind on the device.
 objects() { rdma resource show "$1" link r0 2>/dev/null | grep -c . || true; }
@@ -27,14 +29,7 @@ traffic() {
 	wait_for 20 "data is flowing" flows 7174
 }
 
-bulk() {
-	spawn bulk-server ib_write_bw -R -F -D 60 -s 65536 -p 7178
-	SERVER=$SPAWNED
-	wait_listening 7178
-	spawn bulk-client ib_write_bw -R -F -D 60 -s 65536 -p 7178 "$RDMA_V4"
-	CLIENT=$SPAWNED
-	wait_for 20 "data is flowing" flows 7178
-}
+bulk() { perftest_traffic 7178 "$RDMA_V4" "" ib_write_bw -D 60 -s 65536; }
 
 still_works() {
 	spawn check-server rping -s -a "$RDMA_V4" -p 7179 -S 4096 -C 20 -V

@@ -100,15 +100,9 @@ begin_pass() {
 }
 
 killed_in_transfer() {
-	local server client
-	spawn kill-server ib_write_bw -R -F -p 18999 -s 65536 -n 100000
-	server=$SPAWNED
-	wait_listening 18999
-	spawn kill-client ib_write_bw -R -F -p 18999 -s 65536 -n 100000 "$RDMA_V4"
-	client=$SPAWNED
-	wait_for 60 "data flows" data_flows 18999
-	stop "$client"
-	wait_for 60 "the server notices that its peer is gone" gone "$server"
+	perftest_traffic 18999 "$RDMA_V4" "" ib_write_bw -s 65536 -n 100000
+	stop "$CLIENT"
+	wait_for 60 "the server notices that its peer is gone" gone "$SERVER"
 	ok "a killed client"
 }
 

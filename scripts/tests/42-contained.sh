@@ -8,6 +8,8 @@
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=cgroup.sh
 . "$(dirname "$0")/cgroup.sh"
+# shellcheck source=perftest.sh
+. "$(dirname "$0")/perftest.sh"
 
 RSIW_PARAMS="rendezvous_timeout_ms=3000 connect_timeout_ms=3000 $RSIW_PARAMS"
 
@@ -45,6 +47,7 @@ charged() {
 	spawn server $before_server "$tool" "$@" -d r0 -F -p "$PORT" -s 65536 -D 300
 	server=$SPAWNED
 	wait_listening "$PORT"
+	late_listener "$PORT"
 	spawn client $before_client "$tool" "$@" -d r0 -F -p "$PORT" -s 65536 -D 300 "$RDMA_V4"
 	end=$(($(date +%s) + 20 * FACTOR))
 	until half_charged; do
@@ -55,6 +58,7 @@ charged() {
 		fi
 		sleep 0.05
 	done
+	no_late_listener
 	stop "$SPAWNED"
 	stop "$server"
 	ok "$label: $SAMPLE"

@@ -11,10 +11,10 @@ PERFTEST_PORT=18600
 # its own address only, not on every device.
 # Sets PERFTEST_ROW to the last row of the client's table: size, iterations and the figures.
 #
-# The latency tools connect twice. The server opens the second listener after the first connection, and the
-# client does not wait for it: with any driver the client may find no listener, and crashes then.
-# late_listener has TCP try again. Without nf_tables such a pair is run again, on another port. rsiw reports
-# the refusal by an event, siw by the result of rdma_connect().
+# With -R perftest connects twice, first by a socket and then by rdma_cm. The server opens the second listener
+# after the first connection, and the client does not wait for it: with any driver the client may find no
+# listener, and crashes then. late_listener has TCP try again. Without nf_tables such a pair is run again, on
+# another port. rsiw reports the refusal by an event, siw by the result of rdma_connect().
 perftest_pair() {
 	local label=$1 try client
 	client=$(log_of "$(label_of "$label")")
@@ -69,7 +69,7 @@ perftest_once() {
 		show_log "$(log_of "server-$tool")"
 		die "$label: the server does not come up"
 	fi
-	[[ $tool != *_lat ]] || late_listener "$PERFTEST_PORT" "$before_server"
+	[ -z "${PERFTEST_CM--R}" ] || late_listener "$PERFTEST_PORT" "$before_server"
 	# shellcheck disable=SC2086
 	if ! (run 60 "$label" $before_client "$tool" ${PERFTEST_CM--R} -F -p "$PERFTEST_PORT" ${PERFTEST_FROM:+--bind_source_ip "$PERFTEST_FROM"} "$@" "$address"); then
 		show_log "$(log_of "server-$tool")"
@@ -99,6 +99,22 @@ every_size() {
 		all_rounds || [[ $tool == *_bw ]] || continue
 		"$pair" "$tool $size" "$tool" -s "$size" -n 5 "$@"
 	done
+}
+
+# perftest_traffic PORT ADDRESS SERVER_PREFIX TOOL ARGUMENT...: starts a pair whose client sends, and waits until
+# data flows. The caller stops both processes, SERVER and CLIENT.
+perftest_traffic() {
+	local port=$1 address=$2 before_server=$3
+	shift 3
+	# shellcheck disable=SC2086 # a list of words
+	spawn traffic-server $before_server "$@" -R -F -p "$port"
+	SERVER=$SPAWNED
+	wait_listening "$port" "$before_server"
+	late_listener "$port" "$before_server"
+	spawn traffic-client "$@" -R -F -p "$port" "$address"
+	CLIENT=$SPAWNED
+	wait_for 60 "data flows" data_flows "$port"
+	no_late_listener "$before_server"
 }
 
 # data_flows PORT: a server there has received a few MB from here.
