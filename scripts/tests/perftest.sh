@@ -103,6 +103,7 @@ every_size() {
 
 # perftest_traffic PORT ADDRESS SERVER_PREFIX TOOL ARGUMENT...: starts a pair whose client sends, and waits until
 # data flows. The caller stops both processes, SERVER and CLIENT.
+# shellcheck disable=SC2034 # SERVER and CLIENT are for the caller
 perftest_traffic() {
 	local port=$1 address=$2 before_server=$3
 	shift 3
