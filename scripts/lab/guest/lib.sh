@@ -240,9 +240,18 @@ make_netns() {
 	ip -n "$1" link set lo up
 }
 
+links_now() { rdma link show | sort; }
 has_link() { [ -e "/sys/class/infiniband/$1" ]; }
 link_active() { grep -q ACTIVE "/sys/class/infiniband/$1/ports/1/state"; }
 verbs_node() { ls "/sys/class/infiniband_verbs/"*/ibdev >/dev/null 2>&1 && grep -lx "$1" /sys/class/infiniband_verbs/*/ibdev; }
+
+# NVMe and iSER take two devices of one GUID for one; a VLAN has the address of the interface below.
+guids_differ() {
+	local twice
+	[ "$RSIW_TYPE" = rsiw ] || return 0
+	twice=$(cat /sys/class/infiniband/*/node_guid | sort | uniq -d)
+	[ -z "$twice" ] || die "two devices have the GUID $twice"
+}
 
 # The /dev/infiniband/uverbsN of a device.
 uverbs_path() {
