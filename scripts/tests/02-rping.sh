@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 500
-# runs on: 7.2/4 7.3/4
+# runs on: 7.2/8 7.3/8
 # rping: 1,000 validated rounds at sizes from 64 octets to 64 KiB less one (the
 # most rping takes), over IPv4 and IPv6. A round is a Send, an RDMA Read, a Send,
 # an RDMA Write and a Send, so each size passes every message kind.

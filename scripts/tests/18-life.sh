@@ -29,7 +29,7 @@ traffic() {
 	wait_for 20 "data is flowing" flows 7174
 }
 
-bulk() { perftest_traffic 7178 "$RDMA_V4" "" ib_write_bw -D 60 -s 65536; }
+bulk() { perftest_traffic 18998 "$RDMA_V4" "" ib_write_bw -D 60 -s 65536; }
 
 still_works() {
 	spawn check-server rping -s -a "$RDMA_V4" -p 7179 -S 4096 -C 20 -V

@@ -47,7 +47,7 @@ charged() {
 	spawn server $before_server "$tool" "$@" -d r0 -F -p "$PORT" -s 65536 -D 300
 	server=$SPAWNED
 	wait_listening "$PORT"
-	late_listener "$PORT"
+	late_listener
 	spawn client $before_client "$tool" "$@" -d r0 -F -p "$PORT" -s 65536 -D 300 "$RDMA_V4"
 	end=$(($(date +%s) + 20 * FACTOR))
 	until half_charged; do
@@ -58,7 +58,6 @@ charged() {
 		fi
 		sleep 0.05
 	done
-	no_late_listener
 	stop "$SPAWNED"
 	stop "$server"
 	ok "$label: $SAMPLE"
