@@ -21,12 +21,15 @@ done
 for mtu in 1500 9000 65536; do
 	set_mtu "$mtu"
 	# The pairs above have an MTU of 1500.
-	[ "$mtu" = 1500 ] && ! all_rounds || for tool in ib_send_bw ib_write_bw ib_read_bw; do
-		pair "mtu $mtu $tool 64 KiB" "$tool" -s 65536 -n "$(rounds 200)"
-		! all_rounds || pair "mtu $mtu $tool 1 MiB" "$tool" -s 1048576 -n "$(rounds 20)"
-	done
-	all_rounds || [ "$mtu" = 1500 ] || continue
-	for tool in ib_send_lat ib_write_lat ib_read_lat; do
-		pair "mtu $mtu $tool 64" "$tool" -s 64 -n "$(rounds 500)"
-	done
+	if all_rounds || [ "$mtu" != 1500 ]; then
+		for tool in ib_send_bw ib_write_bw ib_read_bw; do
+			pair "mtu $mtu $tool 64 KiB" "$tool" -s 65536 -n "$(rounds 200)"
+			! all_rounds || pair "mtu $mtu $tool 1 MiB" "$tool" -s 1048576 -n "$(rounds 20)"
+		done
+	fi
+	if all_rounds || [ "$mtu" = 1500 ]; then
+		for tool in ib_send_lat ib_write_lat ib_read_lat; do
+			pair "mtu $mtu $tool 64" "$tool" -s 64 -n "$(rounds 500)"
+		done
+	fi
 done

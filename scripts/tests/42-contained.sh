@@ -37,18 +37,19 @@ half_charged() {
 # group. ib_read_bw's server sends, and ib_write_bw's client.
 PORT=18700
 charged() {
-	local label=$1 tool=$2 before_server='' before_client='' server end
+	local label=$1 tool=$2 server end
+	local -a before_server=() before_client=()
 	shift 2
 	case $tool in
-	ib_read_bw) before_server=in_group ;;
-	*) before_client=in_group ;;
+	ib_read_bw) before_server=(in_group) ;;
+	*) before_client=(in_group) ;;
 	esac
 	PORT=$((PORT + 1)) FULL=0 SAMPLE='data was never on the path'
-	spawn server $before_server "$tool" "$@" -d r0 -F -p "$PORT" -s 65536 -D 300
+	spawn server "${before_server[@]}" "$tool" "$@" -d r0 -F -p "$PORT" -s 65536 -D 300
 	server=$SPAWNED
 	wait_listening "$PORT"
 	late_listener
-	spawn client $before_client "$tool" "$@" -d r0 -F -p "$PORT" -s 65536 -D 300 "$RDMA_V4"
+	spawn client "${before_client[@]}" "$tool" "$@" -d r0 -F -p "$PORT" -s 65536 -D 300 "$RDMA_V4"
 	end=$(($(date +%s) + 20 * FACTOR))
 	until half_charged; do
 		if gone "$SPAWNED" || gone "$server" || [ "$(date +%s)" -ge "$end" ]; then
