@@ -20,6 +20,8 @@ set -eu -o pipefail
 RSIW_TYPE=${RSIW_TYPE:-rsiw}
 RSIW_PARAMS=${RSIW_PARAMS:-}
 FACTOR=${RSIW_TIME_FACTOR:-1}
+# Limits of wait_for, run and finish are for an idle host. Other lanes of make test may keep it busy.
+PATIENCE=3
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 LC_ALL=C
 export PATH LC_ALL
@@ -51,7 +53,7 @@ uptime_seconds() { cut -d' ' -f1 /proc/uptime; }
 
 # wait_for SECONDS DESCRIPTION COMMAND...: polls until the command succeeds.
 wait_for() {
-	local limit=$(($1 * FACTOR)) what=$2 end
+	local limit=$(($1 * FACTOR * PATIENCE)) what=$2 end
 	shift 2
 	end=$(($(date +%s) + limit))
 	until "$@" >/dev/null 2>&1; do
@@ -76,7 +78,7 @@ not() { ! "$@"; }
 
 # run SECONDS LABEL COMMAND...: must succeed in time; its output is shown only if it does not.
 run() {
-	local limit=$(($1 * FACTOR)) label=$2 status=0 log
+	local limit=$(($1 * FACTOR * PATIENCE)) label=$2 status=0 log
 	shift 2
 	log=$(log_of "$(label_of "$label")")
 	timeout -k 5 "$limit" "$@" >"$log" 2>&1 </dev/null || status=$?
@@ -127,7 +129,7 @@ gone() { ! alive "$1"; }
 
 # finish PID SECONDS NAME: a spawned program must end by itself, successfully.
 finish() {
-	local pid=$1 limit=$(($2 * FACTOR)) name=$3 status=0
+	local pid=$1 limit=$(($2 * FACTOR * PATIENCE)) name=$3 status=0
 	local end=$(($(date +%s) + limit))
 	while alive "$pid"; do
 		if [ "$(date +%s)" -ge "$end" ]; then
