@@ -117,14 +117,28 @@ make_entry() {
 	) 9>"$entry.lock"
 }
 
-# compiler_of KERNEL: make's arguments for the compiler of a kernel, by any of its names (scripts/lab/kernel).
+# toolbox_of KERNEL: makes the tree with the compilers for a kernel, by any of its names (scripts/lab/kernel), and prints
+# its directory. Kernels of Debian 13 and its backports have +deb13 in their names, those of testing a higher number.
+toolbox_of() {
+	case $1 in
+	*+deb13-*arm64*) "$LAB/toolbox" --arm64 ;;
+	*+deb13-*) "$LAB/toolbox" ;;
+	*+deb*) "$LAB/toolbox" --testing ;;
+	*arm64*) "$LAB/toolbox" --arm64 ;;
+	*) "$LAB/toolbox" ;;
+	esac
+}
+
+# compiler_of KERNEL CONFIG: make's arguments for the compiler of a kernel, by any of its names. The configuration of a
+# Debian kernel names it.
 compiler_of() {
+	cc=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\([^ ]*\) .*/\1/p' "$2")
 	case $1 in
 	debug) echo LLVM=1 ;;
 	uml) echo LLVM=1 ARCH=um ;;
 	bench) echo ARCH=um ;;
-	*arm64*) echo ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- CC=aarch64-linux-gnu-gcc-14 ;;
-	*) echo CC=x86_64-linux-gnu-gcc-14 ;;
+	*arm64*) echo ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- CC="$cc" ;;
+	*) echo CC="$cc" ;;
 	esac
 }
 
