@@ -158,7 +158,8 @@ check_options() {
 key() { sha256sum | cut -c1-12; }
 
 # in_root ROOT COMMAND...: runs a command in the toolbox with the cache, the checkout and the
-# working directory at their own paths. The mounts are private and end with the command.
+# working directory at their own paths. The mounts are private and end with the command. /proc and /dev come last,
+# so that the toolbox seen through the cache is without them: virtual machines get it as it is.
 in_root() {
 	# shellcheck disable=SC2016  # the inner shells expand
 	unshare --mount -- sh -euc '
@@ -166,7 +167,7 @@ in_root() {
 		shift 4
 		more=$cwd
 		case $cwd/ in //|"$top"/*|"$cache"/*) more=/sys ;; esac
-		for d in /proc /dev "$cache" "$top" "$more"; do
+		for d in "$cache" "$top" "$more" /proc /dev; do
 			mkdir -p "$root$d"
 			mount --rbind "$d" "$root$d"
 		done
