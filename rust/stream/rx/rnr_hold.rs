@@ -86,13 +86,20 @@ impl HeldFpdu {
 impl Hold {
     /// Makes a hold that begins `now`, for `limit` nanoseconds or without limit.
     fn new(now: i64, limit: Option<u64>, segment: &SendSegment) -> Self {
-        Self {
+        let mut hold = Self {
             since: now,
-            until: limit.map(|limit| now.saturating_add_unsigned(limit)),
+            until: None,
             counted: now,
             refusal: Terminate::bare(segment.no_buffer()),
             kept: None,
-        }
+        };
+        hold.limit(limit);
+        hold
+    }
+
+    /// Sets the limit of the whole hold in nanoseconds; `None`: no limit.
+    fn limit(&mut self, limit: Option<u64>) {
+        self.until = limit.map(|limit| self.since.saturating_add_unsigned(limit));
     }
 
     /// Notes the held segment: its ULPDU has `len` octets and begins with `head`.
@@ -185,11 +192,8 @@ impl Rx {
             return true;
         };
         let micros = hold.count(now);
-        if hold.until.is_some_and(|until| until <= now) {
-            // The attributes may have changed since.
-            let limit = ctx.queues.rnr_limit();
-            hold.until = limit.map(|limit| hold.since.saturating_add_unsigned(limit));
-        }
+        // The owner may have changed the attributes since: `RTS` is the first to set `rnr_retry`.
+        hold.limit(ctx.queues.rnr_limit());
         let over = hold.until.is_some_and(|until| until <= now);
         let refusal = over.then_some(hold.refusal);
         ctx.shared.deferred.look_for_receive = Some(hold.next_look(now));
@@ -266,6 +270,18 @@ mod tests {
         assert_eq!(hold.next_look(20_000), 10_000);
         assert_eq!(hold.next_look(30_000), 1);
         assert_eq!(hold.next_look(40_000), 1);
+    }
+
+    #[test]
+    fn a_changed_limit_counts_from_the_beginning() {
+        let mut hold = Hold::new(1_000, Some(30_000), &SEGMENT);
+        assert_eq!(hold.until, Some(31_000));
+        hold.limit(Some(0));
+        assert_eq!(hold.until, Some(1_000));
+        assert_eq!(hold.next_look(2_000), 1);
+        hold.limit(None);
+        assert_eq!(hold.until, None);
+        assert_eq!(hold.next_look(1_000), 20_000);
     }
 
     #[test]

@@ -25,6 +25,7 @@
 #define START_MS	20	/* before the first receive is posted */
 #define LIMIT_SECONDS	60.0
 #define STEP_SECONDS	10.0
+#define DEFAULT_SECONDS	10.0	/* the default of the module's rnr_timeout_ms */
 #define FOR_EVER_MS	6000	/* several times the module's rendezvous_timeout_ms */
 #define MESSAGES	301
 #define OTHERS		12
@@ -134,8 +135,8 @@ static void free_end(struct end *e)
 	ibv_dealloc_pd(e->pd);
 }
 
-/* To RTS, with the queue pair @peer as the other end. */
-static void connect_end(struct end *e, uint32_t peer, const struct wait *w)
+/* To RTR, with the queue pair @peer as the other end. */
+static void to_rtr(struct end *e, uint32_t peer, const struct wait *w)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT, .port_num = 1,
@@ -154,14 +155,27 @@ static void connect_end(struct end *e, uint32_t peer, const struct wait *w)
 	};
 	err = err || ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 				   IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-	attr = (struct ibv_qp_attr){
+	if (err)
+		fail("ibv_modify_qp to RTR");
+}
+
+static void to_rts(struct end *e, const struct wait *w)
+{
+	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = w->retries,
 		.sq_psn = e->qp->qp_num, .max_rd_atomic = 1,
 	};
-	err = err || ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-				   IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
-	if (err)
-		fail("ibv_modify_qp");
+
+	if (ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			  IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
+		fail("ibv_modify_qp to RTS");
+}
+
+/* To RTS, with the queue pair @peer as the other end. */
+static void connect_end(struct end *e, uint32_t peer, const struct wait *w)
+{
+	to_rtr(e, peer, w);
+	to_rts(e, w);
 }
 
 static void post_recv(struct end *e, struct ibv_mr *mr, const struct shape *s, int slot)
@@ -259,8 +273,9 @@ static void open_two(struct two *t, int shared, const struct wait *w)
 	t->context = open_device();
 	make_end(&t->a, t->context, 0);
 	make_end(&t->b, t->context, shared);
-	connect_end(&t->a, t->b.qp->qp_num, w);
+	/* The receiver first: in RTR it would have no rnr_retry yet. */
 	connect_end(&t->b, t->a.qp->qp_num, w);
+	connect_end(&t->a, t->b.qp->qp_num, w);
 }
 
 static void close_two(struct two *t)
@@ -450,6 +465,36 @@ static void uneven(void)
 	wait_for_state(&t.a, IBV_QPS_ERR, "after the Terminate");
 	ibv_dereg_mr(mr);
 	close_two(&t);
+}
+
+/* A Send that is held in RTR has the limit of RTS as soon as RTS sets it, not that of rnr_timeout_ms. */
+static void set_late(void)
+{
+	const struct wait w[] = { { 31, 0 }, { 24, 3 } };
+	unsigned long holds;
+	struct ibv_mr *mr;
+	struct two t;
+	double begun;
+	size_t i;
+
+	for (i = 0; i < sizeof(w) / sizeof(*w); i++) {
+		holds = counter("rnr_holds");
+		memset(&t, 0, sizeof(t));
+		t.context = open_device();
+		make_end(&t.a, t.context, 0);
+		make_end(&t.b, t.context, 0);
+		to_rtr(&t.b, t.a.qp->qp_num, &w[i]);
+		connect_end(&t.a, t.b.qp->qp_num, &w[i]);
+		mr = post_sends(&t.a, 64, 1);
+		wait_for_holds(holds, 1);
+		begun = now();
+		to_rts(&t.b, &w[i]);
+		wait_for_state(&t.b, IBV_QPS_ERR, "set late");
+		if (now() - begun > DEFAULT_SECONDS / 2)
+			fail("rnr_retry %d: the hold lasted %.1f s after RTS", w[i].retries, now() - begun);
+		ibv_dereg_mr(mr);
+		close_two(&t);
+	}
 }
 
 /* The receiver is put into error, and a receive posted then is flushed. */
@@ -692,8 +737,8 @@ static const struct {
 	void (*run)(void);
 } cases[] = {
 	{ "streams", streams }, { "for_ever", for_ever }, { "soon", soon }, { "bound", bound },
-	{ "at_once", at_once }, { "uneven", uneven }, { "error", error }, { "destroyed", destroyed },
-	{ "killed", killed }, { "left", left }, { "beside", beside },
+	{ "at_once", at_once }, { "uneven", uneven }, { "set_late", set_late }, { "error", error },
+	{ "destroyed", destroyed }, { "killed", killed }, { "left", left }, { "beside", beside },
 };
 
 static int is_wanted(const char *name, int argc, char **argv)
