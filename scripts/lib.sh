@@ -158,8 +158,8 @@ check_options() {
 key() { sha256sum | cut -c1-12; }
 
 # in_root ROOT COMMAND...: runs a command in the toolbox with the cache, the checkout and the
-# working directory at their own paths. The mounts are private and end with the command. /proc and /dev come last,
-# so that the toolbox seen through the cache is without them: virtual machines get it as it is.
+# working directory at their own paths. The mounts are private and end with the command. /proc and /dev come last:
+# virtual machines share the directory of the toolbox in the cache, which must show neither.
 in_root() {
 	# shellcheck disable=SC2016  # the inner shells expand
 	unshare --mount -- sh -euc '

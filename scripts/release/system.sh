@@ -54,8 +54,8 @@ run_at_boot() {
 # status. Without -fsrm and -erms an emulated copy is not made octet by octet. One processor, since QEMU's emulation of
 # two has faults of its own.
 machine() {
-	in_root "$("$LAB/toolbox")" timeout -k 5 "$LIMIT" qemu-system-x86_64 -nodefaults -display none -no-reboot -m 1024 -smp 1 \
-		-accel tcg -cpu max,-fsrm,-erms "${@:2}" \
+	in_root "$("$LAB/toolbox")" timeout -k 5 "$LIMIT" qemu-system-x86_64 -nodefaults -display none \
+		-no-reboot -m 1024 -smp 1 -accel tcg -cpu max,-fsrm,-erms "${@:2}" \
 		-drive "file=$WORK/disk,format=raw,if=virtio,cache=unsafe" \
 		-drive "file=$WORK/packages.disk,format=raw,if=virtio,readonly=on" \
 		-netdev user,id=n,restrict=on -device virtio-net-pci,netdev=n,romfile= -device virtio-rng-pci \

@@ -93,12 +93,12 @@ impl Hold {
             refusal: Terminate::bare(segment.no_buffer()),
             kept: None,
         };
-        hold.limit(limit);
+        hold.set_limit(limit);
         hold
     }
 
     /// Sets the limit of the whole hold in nanoseconds; `None`: no limit.
-    fn limit(&mut self, limit: Option<u64>) {
+    fn set_limit(&mut self, limit: Option<u64>) {
         self.until = limit.map(|limit| self.since.saturating_add_unsigned(limit));
     }
 
@@ -193,7 +193,7 @@ impl Rx {
         };
         let micros = hold.count(now);
         // The owner may have changed the attributes since: `RTS` is the first to set `rnr_retry`.
-        hold.limit(ctx.queues.rnr_limit());
+        hold.set_limit(ctx.queues.rnr_limit());
         let over = hold.until.is_some_and(|until| until <= now);
         let refusal = over.then_some(hold.refusal);
         ctx.shared.deferred.look_for_receive = Some(hold.next_look(now));
@@ -276,10 +276,10 @@ mod tests {
     fn a_changed_limit_counts_from_the_beginning() {
         let mut hold = Hold::new(1_000, Some(30_000), &SEGMENT);
         assert_eq!(hold.until, Some(31_000));
-        hold.limit(Some(0));
+        hold.set_limit(Some(0));
         assert_eq!(hold.until, Some(1_000));
         assert_eq!(hold.next_look(2_000), 1);
-        hold.limit(None);
+        hold.set_limit(None);
         assert_eq!(hold.until, None);
         assert_eq!(hold.next_look(1_000), 20_000);
     }
