@@ -9,6 +9,13 @@ single_bed
 spawn qperf qperf
 SERVER=$SPAWNED
 wait_listening 19765
+# qperf 0.4.11 tells the client the port before it listens (rdma.c, cm_open_server(); changed after that release).
+read -r low high </proc/sys/net/ipv4/ip_local_port_range
+late_listener "$low-$high"
+trace_begin
+for event in connect accept reject terminate stream_end; do
+	echo 1 >"$TRACING/events/rsiw/rsiw_$event/enable"
+done
 # Each test takes a second. At its end qperf has work requests for two more seconds posted.
 for test in rc_lat rc_bw rc_bi_bw rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_poll_lat; do
 	for size in 64 64k 1m; do

@@ -36,26 +36,6 @@ perftest_pair() {
 # pair LABEL TOOL ARGUMENT...: by rdma_cm, both ends on this host. A test may redefine pair.
 pair() { perftest_pair "$1" "$RDMA_V4" "" "" "${@:2}"; }
 
-# late_listener [PREFIX]: in that namespace a SYN to a port of perftest's without a listener gets no answer, so TCP sends
-# it again after 1 s. The answer is a RST with sequence number 0 (RFC 9293 section 3.10.7.1). Once in a test.
-late_listener() {
-	local done_before="$WORK/late-listener${1:+-${1// /-}}"
-	[ ! -e "$done_before" ] || return 0
-	: >"$done_before"
-	modprobe -q nf_tables || return 0
-	# shellcheck disable=SC2086 # a list of words
-	${1:-} nft -f - <<-EOF
-		table inet perftest
-		delete table inet perftest
-		table inet perftest {
-			chain refusals {
-				type filter hook output priority 0
-				tcp sport 18600-18999 tcp sequence 0 tcp flags & rst == rst drop
-			}
-		}
-	EOF
-}
-
 # perftest_once LABEL ADDRESS SERVER_PREFIX CLIENT_PREFIX TOOL ARGUMENT...: fails as the client does.
 perftest_once() {
 	local label=$1 address=$2 before_server=$3 before_client=$4 tool=$5 server
@@ -68,7 +48,7 @@ perftest_once() {
 		show_log "$(log_of "server-$tool")"
 		die "$label: the server does not come up"
 	fi
-	[ -z "${PERFTEST_CM--R}" ] || late_listener "$before_server"
+	[ -z "${PERFTEST_CM--R}" ] || late_listener 18600-18999 "$before_server"
 	# shellcheck disable=SC2086
 	if ! (run 60 "$label" $before_client "$tool" ${PERFTEST_CM--R} -F -p "$PERFTEST_PORT" ${PERFTEST_FROM:+--bind_source_ip "$PERFTEST_FROM"} "$@" "$address"); then
 		show_log "$(log_of "server-$tool")"
@@ -108,7 +88,7 @@ perftest_traffic() {
 	spawn traffic-server $before_server "$@" -R -F -p "$port"
 	SERVER=$SPAWNED
 	wait_listening "$port" "$before_server"
-	late_listener "$before_server"
+	late_listener 18600-18999 "$before_server"
 	spawn traffic-client "$@" -R -F -p "$port" "$address"
 	CLIENT=$SPAWNED
 	wait_for 60 "data flows" data_flows "$port"

@@ -157,6 +157,27 @@ listening() { [ -n "$(${2:-} ss -Hltn "sport = :$1" 2>/dev/null)" ]; }
 # wait_listening PORT [PREFIX]
 wait_listening() { wait_for 20 "a listener on TCP port $1" listening "$1" "${2:-}"; }
 
+# late_listener PORTS [PREFIX]: in that namespace a SYN to one of these TCP ports (low-high) that has no listener gets
+# no answer, so TCP sends it again after 1 s. The answer is a RST with sequence number 0 (RFC 9293 section 3.10.7.1).
+# For programs that tell the peer a port before they listen there. Once in a test.
+late_listener() {
+	local done_before="$WORK/late-listener${2:+-${2// /-}}"
+	[ ! -e "$done_before" ] || return 0
+	: >"$done_before"
+	modprobe -q nf_tables || return 0
+	# shellcheck disable=SC2086 # a list of words
+	${2:-} nft -f - <<-EOF
+		table inet late_listener
+		delete table inet late_listener
+		table inet late_listener {
+			chain refusals {
+				type filter hook output priority 0
+				tcp sport $1 tcp sequence 0 tcp flags & rst == rst drop
+			}
+		}
+	EOF
+}
+
 # ---- tracing
 
 TRACING=/sys/kernel/tracing
@@ -349,6 +370,7 @@ cleanup() {
 	for i in "${NETNS[@]}"; do ip netns del "$i"; done
 	for i in "${NETDEVS[@]}"; do ip link del "$i" 2>/dev/null; done
 	ip link set lo mtu 65536
+	[ ! -e "$WORK/late-listener" ] || nft delete table inet late_listener 2>/dev/null
 	for i in rsiw siw; do
 		loaded "$i" || continue
 		if ! (wait_for 20 "module $i unloads at the end (refcnt $(cat "/sys/module/$i/refcnt"))" rmmod "$i"); then

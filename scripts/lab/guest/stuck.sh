@@ -3,7 +3,8 @@
 #
 # Shows the state of a guest after a failed test. To be sourced, in the guest.
 
-# show_stuck: programs, connections, outstanding requests of NFS, and tasks that wait in the kernel.
+# show_stuck: programs, connections, counters of devices, the trace, outstanding requests of NFS, and tasks that wait
+# in the kernel.
 show_stuck() {
 	local tasks
 	echo "---- programs"
@@ -12,6 +13,11 @@ show_stuck() {
 	timeout 5 rdma res show cm_id
 	timeout 5 rdma res show qp
 	ss -Htani
+	timeout 5 rdma statistic show | grep -v ' 0 $'
+	if [ -e /sys/kernel/tracing/trace ]; then
+		echo "---- trace"
+		grep -v '^#' /sys/kernel/tracing/trace | tail -n 60
+	fi
 	if [ -e /proc/fs/nfsfs/servers ]; then
 		echo "---- NFS clients, transports, requests"
 		cat /proc/fs/nfsfs/servers
