@@ -48,7 +48,7 @@ charged() {
 	spawn server "${before_server[@]}" "$tool" "$@" -d r0 -F -p "$PORT" -s 65536 -D 300
 	server=$SPAWNED
 	wait_listening "$PORT"
-	late_listener
+	late_listener 18600-18999
 	spawn client "${before_client[@]}" "$tool" "$@" -d r0 -F -p "$PORT" -s 65536 -D 300 "$RDMA_V4"
 	end=$(($(date +%s) + 20 * FACTOR))
 	until half_charged; do

@@ -157,9 +157,9 @@ listening() { [ -n "$(${2:-} ss -Hltn "sport = :$1" 2>/dev/null)" ]; }
 # wait_listening PORT [PREFIX]
 wait_listening() { wait_for 20 "a listener on TCP port $1" listening "$1" "${2:-}"; }
 
-# late_listener PORTS [PREFIX]: in that namespace a SYN to one of these TCP ports (low-high) that has no listener gets
-# no answer, so TCP sends it again after 1 s. The answer is a RST with sequence number 0 (RFC 9293 section 3.10.7.1).
-# For programs that tell the peer a port before they listen there. Once in a test.
+# late_listener PORTS [PREFIX]: for programs that tell the peer a port before they listen there. In that namespace a SYN
+# to a closed TCP port of these (low-high) gets no answer, so TCP sends it again after 1 s. The answer is a RST with
+# sequence number 0 (RFC 9293 section 3.10.7.1). Once in a test.
 late_listener() {
 	local done_before="$WORK/late-listener${2:+-${2// /-}}"
 	[ ! -e "$done_before" ] || return 0
