@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 1000
-# runs on: 7.2/8
+# runs on: 7.2/16
 # NFS v3, v4.2 and, with all rounds, v4.0, with proto=rdma. A tree of 2,000 files and a file of
 # 256 MiB (less of both where rounds are fewer) are copied in and out. Checksums are compared
 # with cold caches; fio verifies direct I/O. The counters of client and server prove that the
