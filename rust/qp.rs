@@ -90,7 +90,8 @@ use crate::{
                 new_spinlock_irq,
                 SpinLockBh,
                 SpinLockIrq, //
-            }, //
+            },
+            work, //
         },
     },
     verbs::{
@@ -261,9 +262,10 @@ impl WorkItem<{ Qp::FLUSH }> for Qp {
 }
 
 impl WorkItem<{ Qp::FLUSH_LATE }> for Qp {
-    type Pointer = Arc<Self>;
+    type Pointer = work::Delayed<Self>;
 
-    fn run(this: Arc<Self>) {
+    fn run(this: work::Delayed<Self>) {
+        let this = this.into_arc();
         this.flush_late();
     }
 }

@@ -228,9 +228,10 @@ impl WorkItem<{ Endpoint::LOOK }> for Endpoint {
 }
 
 impl WorkItem<{ Endpoint::WAKE }> for Endpoint {
-    type Pointer = Arc<Self>;
+    type Pointer = work::Delayed<Self>;
 
-    fn run(this: Arc<Self>) {
+    fn run(this: work::Delayed<Self>) {
+        let this = this.into_arc();
         this.advance(&mut this.inner.lock(), true);
     }
 }

@@ -114,9 +114,10 @@ impl_has_delayed_work! {
 }
 
 impl WorkItem<{ Listener::ACCEPT }> for Listener {
-    type Pointer = Arc<Self>;
+    type Pointer = work::Delayed<Self>;
 
-    fn run(this: Arc<Self>) {
+    fn run(this: work::Delayed<Self>) {
+        let this = this.into_arc();
         run_accept(this);
     }
 }

@@ -237,9 +237,10 @@ impl_has_delayed_work! {
 }
 
 impl WorkItem<{ RendezvousListener::ACCEPT }> for RendezvousListener {
-    type Pointer = Arc<Self>;
+    type Pointer = work::Delayed<Self>;
 
-    fn run(this: Arc<Self>) {
+    fn run(this: work::Delayed<Self>) {
+        let this = this.into_arc();
         let listener = this.clone();
         let _dispatching = listener.dispatching.lock();
         run_accept(this);
@@ -247,9 +248,10 @@ impl WorkItem<{ RendezvousListener::ACCEPT }> for RendezvousListener {
 }
 
 impl WorkItem<{ RendezvousListener::SWEEP }> for RendezvousListener {
-    type Pointer = Arc<Self>;
+    type Pointer = work::Delayed<Self>;
 
-    fn run(this: Arc<Self>) {
+    fn run(this: work::Delayed<Self>) {
+        let this = this.into_arc();
         let _dispatching = this.dispatching.lock();
         while let Some(conn) = this.take_overdue() {
             conn.reset();

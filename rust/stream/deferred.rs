@@ -93,18 +93,20 @@ impl WorkItem<1> for Stream {
 }
 
 impl WorkItem<2> for Stream {
-    type Pointer = Arc<Self>;
+    type Pointer = queues::Delayed<Self>;
 
-    fn run(this: Arc<Self>) {
+    fn run(this: queues::Delayed<Self>) {
+        let this = this.into_arc();
         this.provide_memory();
         this.run_process(false);
     }
 }
 
 impl WorkItem<3> for Stream {
-    type Pointer = Arc<Self>;
+    type Pointer = queues::Delayed<Self>;
 
-    fn run(this: Arc<Self>) {
+    fn run(this: queues::Delayed<Self>) {
+        let this = this.into_arc();
         if !this.was_heard() {
             this.run_process(true);
         }
@@ -112,17 +114,19 @@ impl WorkItem<3> for Stream {
 }
 
 impl WorkItem<5> for Stream {
-    type Pointer = Arc<Self>;
+    type Pointer = queues::Delayed<Self>;
 
-    fn run(this: Arc<Self>) {
+    fn run(this: queues::Delayed<Self>) {
+        let this = this.into_arc();
         this.look_at_memory();
     }
 }
 
 impl WorkItem<6> for Stream {
-    type Pointer = Arc<Self>;
+    type Pointer = queues::Delayed<Self>;
 
-    fn run(this: Arc<Self>) {
+    fn run(this: queues::Delayed<Self>) {
+        let this = this.into_arc();
         this.watch_peer();
     }
 }

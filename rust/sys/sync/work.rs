@@ -18,7 +18,10 @@
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 
-use core::ptr;
+use core::ptr::{
+    self,
+    NonNull, //
+};
 
 use kernel::{
     container_of,
@@ -28,6 +31,7 @@ use kernel::{
             Acquire,
             Atomic,
             Full,
+            Relaxed,
             Release, //
         },
         rcu,
@@ -41,9 +45,11 @@ use kernel::{
     workqueue::{
         self,
         HasDelayedWork,
+        RawDelayedWorkItem,
         RawWorkItem,
         Work,
-        WorkItem, //
+        WorkItem,
+        WorkItemPointer, //
     }, //
 };
 
@@ -92,8 +98,8 @@ pub(crate) fn highpri() -> &'static Queue {
 ///
 /// # Invariants
 ///
-/// `raw` is null, or a work queue. A queue that was removed from `raw` is destroyed after an RCU
-/// grace period, and when `flushers` is 0.
+/// `raw` is null, or a work queue. [`close`](Self::close) removes a queue from `raw`, and returns
+/// it after an RCU grace period, when `flushers` is 0.
 pub(crate) struct Queue {
     /// The C object; null while there is no [`Queues`].
     raw: Atomic<*mut bindings::workqueue_struct>,
@@ -124,20 +130,18 @@ impl Queue {
         Ok(())
     }
 
-    /// Drains the queue and frees it. Process context; sleeps.
-    fn destroy(&self) {
-        let raw = self.raw.xchg(ptr::null_mut(), Full);
-        if raw.is_null() {
-            return;
-        }
+    /// Refuses new items and waits for the contexts that use the C object, which is returned if
+    /// there is one. Process context; sleeps.
+    fn close(&self) -> Option<Closed> {
+        let raw = NonNull::new(self.raw.xchg(ptr::null_mut(), Full))?;
         // SAFETY: Process context.
         unsafe { bindings::synchronize_rcu() };
         while self.flushers.load(Acquire) != 0 {
             fsleep(Delta::from_millis(1));
         }
-        // SAFETY: By the type invariant `raw` is a work queue; all contexts that read it have
-        // finished.
-        unsafe { bindings::destroy_workqueue(raw) };
+        // INVARIANT: By the type invariant of `Queue` `raw` is a work queue. All contexts that read
+        // the pointer have finished.
+        Some(Closed(raw))
     }
 
     /// The queue as a type of the `kernel` crate, valid while `guard` exists.
@@ -170,12 +174,12 @@ impl Queue {
     /// or waiting already. Any context.
     pub(crate) fn enqueue_delayed<T, const ID: u64>(&self, item: Arc<T>, delay: Jiffies) -> bool
     where
-        T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
+        T: WorkItem<ID, Pointer = Delayed<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
     {
         let guard = rcu::read_lock();
         let result = match self.get(&guard) {
-            Some(queue) => queue.enqueue_delayed::<Arc<T>, ID>(item, delay),
-            None => Err(item),
+            Some(queue) => queue.enqueue_delayed::<Delayed<T>, ID>(Delayed(item), delay),
+            None => Err(Delayed(item)),
         };
         drop(guard);
         result.is_ok()
@@ -185,7 +189,7 @@ impl Queue {
     /// whether the item was waiting. Any context.
     pub(crate) fn mod_delayed<T, const ID: u64>(&self, item: Arc<T>, delay: Jiffies) -> bool
     where
-        T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
+        T: WorkItem<ID, Pointer = Delayed<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
     {
         let guard = rcu::read_lock();
         let raw = self.raw.load(Acquire);
@@ -196,7 +200,7 @@ impl Queue {
         // waiting or queued, and then owns a reference already. `HasDelayedWork` promises that the
         // `work_struct` is that of a `delayed_work`. `Arc<T>` is `Send` and without lifetimes.
         let queued = unsafe {
-            <Arc<T> as RawWorkItem<ID>>::__enqueue(item, |work| {
+            <Delayed<T> as RawWorkItem<ID>>::__enqueue(Delayed(item), |work| {
                 !bindings::mod_delayed_work_on(
                     bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
                     raw,
@@ -228,15 +232,109 @@ impl Queue {
 /// running item. Any context.
 pub(crate) fn cancel_delayed<T, const ID: u64>(item: &Arc<T>) -> bool
 where
-    T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
+    T: WorkItem<ID, Pointer = Delayed<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
 {
     // SAFETY: The `delayed_work` is a field of the object, which `item` keeps.
     let waiting = unsafe { bindings::cancel_delayed_work(delayed_work::<T, ID>(item)) };
     if waiting {
         // SAFETY: The queue owned a reference, and the item will not run.
         drop(unsafe { Arc::from_raw(Arc::as_ptr(item)) });
+        WAITING.fetch_sub(1, Release);
     }
     waiting
+}
+
+/// The number of delayed items that wait for their time or for a worker.
+static WAITING: Atomic<i32> = Atomic::new(0);
+
+/// Waits until no delayed item waits for its time or for a worker. Process context; sleeps.
+fn wait_for_delayed() {
+    while WAITING.load(Acquire) != 0 {
+        fsleep(Delta::from_millis(1));
+    }
+}
+
+/// The pointer type of delayed items (`WorkItem::Pointer`).
+///
+/// `destroy_workqueue()` does not wait for an item whose time has not come. So waiting items are
+/// counted, and [`Queues`] waits for them. An item leaves the count when it begins to run, or is
+/// cancelled.
+pub(crate) struct Delayed<T>(Arc<T>);
+
+impl<T> Delayed<T> {
+    /// The object.
+    #[inline]
+    pub(crate) fn into_arc(self) -> Arc<T> {
+        self.0
+    }
+}
+
+// SAFETY: The `work_struct` is that of the object, whose reference belongs to the queue until
+// `run`. `DelayedWork::new` has set it up with the function `run` of this type.
+unsafe impl<T, const ID: u64> RawWorkItem<ID> for Delayed<T>
+where
+    T: WorkItem<ID, Pointer = Self> + HasDelayedWork<T, ID>,
+{
+    type EnqueueOutput = Result<(), Self>;
+
+    unsafe fn __enqueue<F>(self, queue_work_on: F) -> Self::EnqueueOutput
+    where
+        F: FnOnce(*mut bindings::work_struct) -> bool,
+    {
+        let object = Arc::into_raw(self.0).cast_mut();
+        // SAFETY: The pointer is that of an object which the reference keeps.
+        let work = unsafe { T::raw_get_work(object) };
+        // SAFETY: As above.
+        let work = unsafe { Work::raw_get(work) };
+        WAITING.fetch_add(1, Relaxed);
+        if queue_work_on(work) {
+            return Ok(());
+        }
+        WAITING.fetch_sub(1, Release);
+        // SAFETY: The item was not queued, so the reference is still that of `self`.
+        Err(Self(unsafe { Arc::from_raw(object) }))
+    }
+}
+
+// SAFETY: `HasDelayedWork` promises that the `work_struct` is that of a `delayed_work`.
+unsafe impl<T, const ID: u64> RawDelayedWorkItem<ID> for Delayed<T> where
+    T: WorkItem<ID, Pointer = Self> + HasDelayedWork<T, ID>
+{
+}
+
+// SAFETY: `run` takes the reference that `__enqueue` has left to the queue.
+unsafe impl<T, const ID: u64> WorkItemPointer<ID> for Delayed<T>
+where
+    T: WorkItem<ID, Pointer = Self> + HasDelayedWork<T, ID>,
+{
+    unsafe extern "C" fn run(work: *mut bindings::work_struct) {
+        // `Work` is a transparent type around the C object.
+        let work = work.cast::<Work<T, ID>>();
+        // SAFETY: `__enqueue` has passed the `work_struct` of an object of this type.
+        let object = unsafe { T::work_container_of(work) };
+        // SAFETY: The queue owned the reference, and gives it up now.
+        let item = Self(unsafe { Arc::from_raw(object) });
+        // The queue drains running items before it is freed.
+        WAITING.fetch_sub(1, Release);
+        T::run(item);
+    }
+}
+
+/// A work queue without users, which only its items keep.
+///
+/// # Invariants
+///
+/// The pointer is a work queue. No context has the pointer that could queue an item or flush the
+/// queue. The value is destroyed when [`WAITING`] has been 0.
+struct Closed(NonNull<bindings::workqueue_struct>);
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        wait_for_delayed();
+        // SAFETY: By the type invariant the pointer is a work queue that nobody uses. No delayed
+        // item waits, and none can follow. The function runs the items that are queued.
+        unsafe { bindings::destroy_workqueue(self.0.as_ptr()) };
+    }
 }
 
 /// The `delayed_work` of an object, valid as long as the object.
@@ -254,8 +352,8 @@ where
 
 /// The lifetime of the queues: from loading to unloading of the module.
 ///
-/// The owner drops the value after all sockets, devices and delayed items. Dropping it runs the
-/// remaining items and RCU callbacks; none runs afterwards.
+/// The owner drops the value after all sockets and devices. Dropping it waits for timers and
+/// delayed items, runs the remaining items and RCU callbacks; none runs afterwards.
 pub(crate) struct Queues(());
 
 /// A [`Queues`] exists.
@@ -295,6 +393,7 @@ impl Drop for Queues {
         // RCU callbacks and work items may drop last references. Such a drop may queue work to
         // another queue. Two rounds complete each such chain.
         timer::wait_for_all();
+        wait_for_delayed();
         for _ in 0..2 {
             // SAFETY: Process context.
             unsafe { bindings::rcu_barrier() };
@@ -303,10 +402,9 @@ impl Drop for Queues {
             DEVICES.flush();
             PROCESS.flush();
         }
-        BH.destroy();
-        HIGHPRI.destroy();
-        DEVICES.destroy();
-        PROCESS.destroy();
+        // All are closed before one is destroyed: a delayed item of any queue may wait.
+        drop([&BH, &HIGHPRI, &DEVICES, &PROCESS].map(Queue::close));
+        timer::wait_for_all();
         // SAFETY: Process context. RCU callbacks of the last items run before the code is unloaded.
         unsafe { bindings::rcu_barrier() };
         THERE.store(false, Release);

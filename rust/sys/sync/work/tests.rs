@@ -61,8 +61,9 @@ mod suite {
     }
 
     impl WorkItem<1> for Item {
-        type Pointer = Arc<Self>;
-        fn run(this: Arc<Self>) {
+        type Pointer = Delayed<Self>;
+        fn run(this: Delayed<Self>) {
+            let this = this.into_arc();
             this.runs.add(1, kernel::sync::atomic::Relaxed);
             this.ran.complete_all();
         }
@@ -175,6 +176,22 @@ mod suite {
         // After its run the item can be armed and cancelled again.
         assert!(!process().mod_delayed::<_, 1>(item.clone(), hour));
         assert!(cancel_delayed::<_, 1>(&item));
+        assert!(is_last(item, &gone));
+        Ok(())
+    }
+
+    /// A queue is freed only when its delayed items have run.
+    #[test]
+    fn end_waits_for_delayed_items() -> Result {
+        static OWN: Queue = Queue::none();
+        OWN.create(c"rsiw_test_own", bindings::wq_flags_WQ_UNBOUND)?;
+        let (item, gone) = item()?;
+        assert!(OWN.enqueue_delayed::<_, 1>(item.clone(), msecs_to_jiffies(50)));
+        drop(OWN.close());
+        assert_eq!(item.runs.load(Acquire), 1);
+        assert!(!OWN.enqueue_delayed::<_, 1>(item.clone(), 0));
+        assert!(!OWN.mod_delayed::<_, 1>(item.clone(), 0));
+        assert_eq!(item.runs.load(Acquire), 1);
         assert!(is_last(item, &gone));
         Ok(())
     }
