@@ -90,17 +90,16 @@ impl Socket {
     /// Makes a socket in a namespace, ready to connect. Nagle's algorithm is off, allocations are
     /// atomic, and urgent data is received in line.
     pub(crate) fn create(net: &NetNs, family: Family) -> Result<Self> {
-        Self::from_base(Base::create(net, family)?)
+        Ok(Self::not_holding(Base::create(net, family)?))
     }
 
     /// Makes a connection of a socket without another user; takes a reference to its namespace.
     fn from_base(base: Base) -> Result<Self> {
-        let socket = Self::not_holding(base);
-        socket.hold_net()?;
-        Ok(socket)
+        base.hold_net()?;
+        Ok(Self::not_holding(base))
     }
 
-    /// As [`from_base`](Self::from_base), without a reference to the namespace.
+    /// As [`from_base`](Self::from_base), without taking a reference to the namespace.
     fn not_holding(base: Base) -> Self {
         let socket = Self {
             base,
@@ -109,15 +108,6 @@ impl Socket {
         // SAFETY: The value owns the socket, a TCP one; process context.
         unsafe { bindings::rsiw_sk_prepare(socket.base.sk()) };
         socket
-    }
-
-    /// Takes a reference to the socket's namespace; `ENODEV` if the namespace is being removed.
-    fn hold_net(&self) -> Result {
-        // SAFETY: The value owns the socket, a TCP one; process context.
-        match unsafe { bindings::rsiw_sk_hold_net(self.base.sk()) } {
-            true => Ok(()),
-            false => Err(ENODEV),
-        }
     }
 
     /// Checks with the security modules whether the current process may connect to `addr`. The
@@ -330,7 +320,7 @@ impl UnheldSocket {
     ///
     /// `ENODEV`: the namespace is being removed.
     pub(crate) fn hold(self) -> Result<Socket> {
-        self.0.hold_net()?;
+        self.0.base.hold_net()?;
         // SAFETY: The value owns the socket, a TCP one; process context.
         unsafe { bindings::rsiw_sk_set_linger_normal(self.0.base.sk()) };
         Ok(self.0)

@@ -43,19 +43,33 @@ unsafe impl Send for Base {}
 
 impl Base {
     /// Makes a TCP socket of the current process, with its security label, control groups and
-    /// memory cgroup. The socket holds a reference to its namespace. For a kernel thread the socket
-    /// is a kernel socket, without such a reference.
+    /// memory cgroup. For a kernel thread the socket is a kernel socket. Either socket holds a
+    /// reference to its namespace.
     ///
     /// # Errors
     ///
-    /// `EPERM`, `EACCES` and others: a security module, or a BPF program of the control group,
-    /// refuses the socket.
+    /// - `EPERM`, `EACCES` and others: a security module, or a BPF program of the control group,
+    ///   refuses the socket
+    /// - `ENODEV`: the namespace is being removed
     pub(super) fn create(net: &NetNs, family: Family) -> Result<Self> {
         let mut sock = ptr::null_mut();
         // SAFETY: The namespace is held during the call; `sock` is writable.
         to_result(unsafe { bindings::rsiw_sock_create(net.as_ptr(), family.as_raw(), &mut sock) })?;
         // SAFETY: The call above has made the socket for this caller.
-        unsafe { Self::new(sock) }
+        let base = unsafe { Self::new(sock)? };
+        // A kernel socket has no reference yet.
+        base.hold_net()?;
+        Ok(base)
+    }
+
+    /// Takes a reference to the socket's namespace, unless the socket has one. `ENODEV`: the
+    /// namespace is being removed.
+    pub(super) fn hold_net(&self) -> Result {
+        // SAFETY: By the type invariant this is a TCP socket that the value owns; process context.
+        match unsafe { bindings::rsiw_sk_hold_net(self.sk()) } {
+            true => Ok(()),
+            false => Err(ENODEV),
+        }
     }
 
     /// Makes a TCP socket of the kernel, which belongs to no process, and holds no reference to its

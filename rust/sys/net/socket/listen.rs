@@ -291,4 +291,18 @@ mod tests {
         ));
         Ok(())
     }
+
+    /// A kernel thread's socket holds its namespace, too. That of the kernel does not: the driver
+    /// releases it when the namespace exits.
+    #[test]
+    fn sockets_of_kernel_threads_hold_their_namespace() -> Result {
+        let net = NetNs::init().ok_or(ENODEV)?;
+        let holds = |socket: &ListenSocket| {
+            // SAFETY: The value owns the socket, which no other context uses.
+            unsafe { (*socket.base.sk()).__sk_common.skc_net_refcnt() != 0 }
+        };
+        assert!(holds(&ListenSocket::create(&net, Family::V4)?));
+        assert!(!holds(&ListenSocket::create_shared(&net, Family::V4)?));
+        Ok(())
+    }
 }
