@@ -23,7 +23,13 @@ wait_listening 7200
 read -r low high </proc/sys/net/ipv4/ip_local_port_range
 [ "$low" -gt 7300 ] || die "port 7300 is one of those that TCP draws"
 twice 7300 "$EADDRINUSE"
-twice "$(((low + high) / 2))" 0
+middle=$(((low + high) / 2))
+twice "$middle" 0
+# The one port that TCP may draw is connected to that peer.
+only=$((middle + 1))
+echo "$only $only" >/proc/sys/net/ipv4/ip_local_port_range
+twice "$only" "$EADDRINUSE"
+echo "$low $high" >/proc/sys/net/ipv4/ip_local_port_range
 
 trace_begin
 echo 1 >"$TRACING/events/rsiw/rsiw_listen_failed/enable"

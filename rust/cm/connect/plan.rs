@@ -47,7 +47,7 @@ pub(super) struct Plan {
 impl Plan {
     /// Makes the plan for a connect call on a device with these settings.
     pub(super) fn new(
-        call: &ConnectCall,
+        call: &ConnectCall<'_>,
         param: &ConnParam<'_>,
         settings: &Settings,
     ) -> Result<Self> {
@@ -71,19 +71,21 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE`: the port that the user has chosen is in use, or is connected to that peer.
+    /// `EADDRINUSE`: the port that the user has chosen is in use, or is connected to that peer. Or no
+    /// port is left for that peer.
     pub(super) fn open(&self, ctx: &mut StepContext<'_>) -> Result<Socket> {
         let local = &self.peers.local;
-        let socket = self.prepare(local, ctx)?;
-        match self.connect(&socket, ctx) {
+        let mut socket = self.prepare(local, ctx)?;
+        let mut result = self.connect(&socket, ctx);
+        if result == Err(EADDRNOTAVAIL) && local.port() != 0 && socket.gives_out(local.port()) {
+            let mut any = *local;
+            any.set_port(0);
+            socket = self.prepare(&any, ctx)?;
+            result = self.connect(&socket, ctx);
+        }
+        match result {
             // The socket has its own address, so a connection between these two addresses exists
-            // already.
-            Err(EADDRNOTAVAIL) if local.port() != 0 && socket.gives_out(local.port()) => {
-                let mut any = *local;
-                any.set_port(0);
-                let socket = self.prepare(&any, ctx)?;
-                self.connect(&socket, ctx).map(|()| socket)
-            }
+            // already, or TCP has no port left for the peer.
             Err(EADDRNOTAVAIL) => Err(EADDRINUSE),
             result => result.map(|()| socket),
         }
