@@ -103,7 +103,7 @@ const DECISION_MS: u32 = 120_000;
 pub(crate) fn accept(
     device: &Arc<CmDevice>,
     connection: Handle,
-    call: AcceptCall,
+    call: AcceptCall<'_>,
     param: &ConnParam<'_>,
 ) -> Result {
     let endpoint = device.registry().endpoint(connection).ok_or(ECONNRESET)?;

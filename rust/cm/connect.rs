@@ -89,7 +89,11 @@ use crate::{
 ///
 /// `ENETDOWN`: the device or the address is being removed, of which kernel users are notified one
 /// by one. `EINVAL`: no such queue pair, or too much private data.
-pub(crate) fn connect(device: &Arc<CmDevice>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
+pub(crate) fn connect(
+    device: &Arc<CmDevice>,
+    call: ConnectCall<'_>,
+    param: &ConnParam<'_>,
+) -> Result {
     begin(device, call, param).map_err(|error| match error {
         // The device or the address may be missing in every step. NFS passes these two errors on
         // to the program that writes.
@@ -99,7 +103,7 @@ pub(crate) fn connect(device: &Arc<CmDevice>, call: ConnectCall, param: &ConnPar
 }
 
 /// As [`connect`], but the error names what is missing: device, address or queue pair.
-fn begin(device: &Arc<CmDevice>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
+fn begin(device: &Arc<CmDevice>, call: ConnectCall<'_>, param: &ConnParam<'_>) -> Result {
     if device.going() {
         return Err(ENODEV);
     }

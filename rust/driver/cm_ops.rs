@@ -34,14 +34,14 @@ use crate::{
 };
 
 impl CmOps for Rsiw {
-    fn connect(device: &Arc<RsiwDevice>, call: ConnectCall, param: &ConnParam<'_>) -> Result {
+    fn connect(device: &Arc<RsiwDevice>, call: ConnectCall<'_>, param: &ConnParam<'_>) -> Result {
         connect::connect(device.cm(), call, param)
     }
 
     fn accept(
         device: &Arc<RsiwDevice>,
         connection: Handle,
-        call: AcceptCall,
+        call: AcceptCall<'_>,
         param: &ConnParam<'_>,
     ) -> Result {
         accept::accept(device.cm(), connection, call, param)

@@ -73,7 +73,7 @@ impl Offered {
     pub(super) fn accept(
         self,
         ctx: &mut StepContext<'_>,
-        call: AcceptCall,
+        call: AcceptCall<'_>,
         param: &ConnParam<'_>,
     ) -> Result<Replying> {
         if ctx.notes.quit || has_more(&self.socket) {

@@ -16,7 +16,8 @@
 //!
 //! Each arrow is a function; all but `request` consume the value at the left. A value that is
 //! dropped without such a call sends the events that `iw_cm` waits for. A call that is dropped
-//! before `commit` sends no event: `iw_cm` expects none when its callback returns an error.
+//! before `commit` sends no event: `iw_cm` expects none when its callback returns an error. After
+//! `commit` the callback returns success, whatever the driver returns.
 //!
 //! - [`id`]: counted references to `struct iw_cm_id`
 //! - [`event`]: the states, and the events between them
@@ -110,15 +111,15 @@ impl ConnParam<'_> {
 /// The callbacks of `iw_cm`. Functions run in process context and may sleep, unless their comments
 /// say otherwise.
 pub(crate) trait CmOps: Driver {
-    /// Begins to connect. On an error the call was not committed.
-    fn connect(device: &Arc<Self::Device>, call: ConnectCall, param: &ConnParam<'_>) -> Result;
+    /// Begins to connect. After a commitment the result has no effect.
+    fn connect(device: &Arc<Self::Device>, call: ConnectCall<'_>, param: &ConnParam<'_>) -> Result;
 
-    /// Accepts a connection that [`Listening::request`] has announced. On an error the call was not
-    /// committed, and the connection is closed.
+    /// Accepts a connection that [`Listening::request`] has announced. On an error the connection
+    /// is closed. After a commitment the result has no effect.
     fn accept(
         device: &Arc<Self::Device>,
         connection: Handle,
-        call: AcceptCall,
+        call: AcceptCall<'_>,
         param: &ConnParam<'_>,
     ) -> Result;
 

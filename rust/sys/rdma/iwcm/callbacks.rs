@@ -17,6 +17,7 @@ use kernel::{
 use super::{
     event::{
         AcceptCall,
+        Commitment,
         ConnectCall,
         ListenCall,
         Peers, //
@@ -136,7 +137,9 @@ impl<D: CmOps> Callbacks<D> {
             };
             // SAFETY: By this function's contract `iw_cm` has allocated `id`, which is alive.
             let (cm, tos) = unsafe { (CmId::new(id)?, tos(id)) };
-            D::connect(device, ConnectCall::new(cm, peers, tos), &param)?;
+            let commitment = Commitment::new();
+            let call = ConnectCall::new(&commitment, cm, peers, tos);
+            commitment.result(D::connect(device, call, &param))?;
             Ok(0)
         })
     }
@@ -160,8 +163,10 @@ impl<D: CmOps> Callbacks<D> {
             // call.
             let (handle, param) = unsafe { (handle(id)?, conn_param(id, param)?) };
             // SAFETY: By this function's contract `iw_cm` has allocated `id`, which is alive.
-            let call = AcceptCall::new(unsafe { CmId::new(id)? });
-            D::accept(device, handle, call, &param)?;
+            let cm = unsafe { CmId::new(id)? };
+            let commitment = Commitment::new();
+            let call = AcceptCall::new(&commitment, cm);
+            commitment.result(D::accept(device, handle, call, &param))?;
             Ok(0)
         })
     }

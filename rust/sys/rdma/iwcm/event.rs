@@ -14,7 +14,10 @@
 //! entries in advance: four for a connect and three for an accept. So only the copy of private data
 //! can fail.
 
-use core::net::SocketAddr;
+use core::{
+    cell::Cell,
+    net::SocketAddr, //
+};
 
 use kernel::prelude::*;
 
@@ -116,8 +119,30 @@ fn add_private_data(event: &mut bindings::iw_cm_event, data: PrivateData<'_>) {
     event.private_data_len = data.len;
 }
 
-/// A connect call of `iw_cm` that may still fail.
-pub(crate) struct ConnectCall {
+/// Whether a running callback has committed its call. Events follow a commitment, so the callback
+/// then returns success.
+pub(super) struct Commitment(Cell<bool>);
+
+impl Commitment {
+    /// A call that is not committed yet.
+    pub(super) fn new() -> Self {
+        Self(Cell::new(false))
+    }
+
+    /// The result of the callback, whatever the driver has returned. `ECONNABORTED`: the driver
+    /// reports success, but has not committed the call.
+    pub(super) fn result(&self, returned: Result) -> Result {
+        match self.0.get() {
+            true => Ok(()),
+            false => Err(returned.err().unwrap_or(ECONNABORTED)),
+        }
+    }
+}
+
+/// A connect call of `iw_cm` that may still fail. It cannot outlive its callback.
+pub(crate) struct ConnectCall<'call> {
+    /// Whether the callback has committed the call.
+    commitment: &'call Commitment,
     /// The identifier of the connection.
     id: CmId,
     /// The local and the remote address.
@@ -126,10 +151,20 @@ pub(crate) struct ConnectCall {
     tos: Option<u8>,
 }
 
-impl ConnectCall {
+impl<'call> ConnectCall<'call> {
     /// Makes the value for the `iw_connect` callback.
-    pub(super) fn new(id: CmId, peers: Peers, tos: Option<u8>) -> Self {
-        Self { id, peers, tos }
+    pub(super) fn new(
+        commitment: &'call Commitment,
+        id: CmId,
+        peers: Peers,
+        tos: Option<u8>,
+    ) -> Self {
+        Self {
+            commitment,
+            id,
+            peers,
+            tos,
+        }
     }
 
     /// The local and the remote address. The local one may have port 0, or be unspecified.
@@ -145,6 +180,7 @@ impl ConnectCall {
     /// Commits the call, whose callback returns success afterwards. `connection` is the driver's
     /// handle.
     pub(crate) fn commit(self, connection: Handle) -> Connecting {
+        self.commitment.0.set(true);
         self.id.set_handle(connection);
         Connecting {
             id: Some(self.id),
@@ -231,19 +267,25 @@ impl Drop for Connecting {
     }
 }
 
-/// An accept call of `iw_cm` that may still fail.
-pub(crate) struct AcceptCall(CmId);
+/// An accept call of `iw_cm` that may still fail. It cannot outlive its callback.
+pub(crate) struct AcceptCall<'call> {
+    /// Whether the callback has committed the call.
+    commitment: &'call Commitment,
+    /// The identifier of the connection.
+    id: CmId,
+}
 
-impl AcceptCall {
+impl<'call> AcceptCall<'call> {
     /// Makes the value for the `iw_accept` callback.
-    pub(super) fn new(id: CmId) -> Self {
-        Self(id)
+    pub(super) fn new(commitment: &'call Commitment, id: CmId) -> Self {
+        Self { commitment, id }
     }
 
     /// Commits the call, whose callback returns success afterwards.
     pub(crate) fn commit(self, peers: Peers) -> Accepting {
+        self.commitment.0.set(true);
         Accepting {
-            id: Some(self.0),
+            id: Some(self.id),
             peers,
         }
     }

@@ -16,6 +16,7 @@ use kernel::{
 use super::{
     event::{
         AcceptCall,
+        Commitment,
         ConnectCall,
         Depths,
         ListenCall,
@@ -76,6 +77,7 @@ struct Fake {
     last: Cell<Option<Told>>,
     provider_data: Cell<usize>,
     from: Cell<Option<SocketAddr>>,
+    commitment: Commitment,
 }
 
 const _: () = assert!(offset_of!(Fake, id) == 0);
@@ -99,6 +101,7 @@ impl Fake {
                 last: Cell::new(None),
                 provider_data: Cell::new(0),
                 from: Cell::new(None),
+                commitment: Commitment::new(),
             },
             GFP_KERNEL,
         )?)
@@ -110,12 +113,13 @@ impl Fake {
         unsafe { CmId::new(NonNull::new(self.id.get()).ok_or(EINVAL)?) }
     }
 
-    fn connect(&self) -> Result<ConnectCall> {
-        Ok(ConnectCall::new(self.id()?, peers(), None))
+    fn connect(&self) -> Result<ConnectCall<'_>> {
+        let id = self.id()?;
+        Ok(ConnectCall::new(&self.commitment, id, peers(), None))
     }
 
-    fn accept(&self) -> Result<AcceptCall> {
-        Ok(AcceptCall::new(self.id()?))
+    fn accept(&self) -> Result<AcceptCall<'_>> {
+        Ok(AcceptCall::new(&self.commitment, self.id()?))
     }
 
     /// The handle that the driver has stored in the identifier.
@@ -242,9 +246,26 @@ mod suite {
         let fake = Fake::new(State::ConnSent)?;
         drop(fake.connect()?);
         assert!(fake.is_done(State::ConnSent, 0));
+        assert_eq!(fake.commitment.result(Err(ECONNREFUSED)), Err(ECONNREFUSED));
+        // A driver that reports success without a commitment would leave `iw_cm` waiting.
+        assert_eq!(fake.commitment.result(Ok(())), Err(ECONNABORTED));
         let fake = Fake::new(State::ConnRecv)?;
         drop(fake.accept()?);
         assert!(fake.is_done(State::ConnRecv, 0));
+        assert_eq!(fake.commitment.result(Ok(())), Err(ECONNABORTED));
+        Ok(())
+    }
+
+    /// After an error of its callback `iw_cm` is idle, and calls `BUG()` on an event. So a
+    /// committed call succeeds, although the driver returns an error.
+    #[test]
+    fn committed_call_succeeds() -> Result {
+        let fake = Fake::new(State::ConnSent)?;
+        drop(fake.connect()?.commit(Handle::new(7).ok_or(EINVAL)?));
+        assert_eq!(fake.commitment.result(Err(EINVAL)), Ok(()));
+        let fake = Fake::new(State::ConnRecv)?;
+        drop(fake.accept()?.commit(peers()));
+        assert_eq!(fake.commitment.result(Err(EINVAL)), Ok(()));
         Ok(())
     }
 
