@@ -149,8 +149,10 @@ impl<T> CoreRef<T> {
 
     /// The value, without a counted user.
     ///
-    /// For uses that do not access the object of `ib_core`, such as a comparison of pointers.
-    pub(super) fn value(&self) -> &T {
+    /// # Safety
+    ///
+    /// The caller does not access the object of `ib_core`. A comparison of pointers is allowed.
+    pub(super) unsafe fn value(&self) -> &T {
         &self.value
     }
 

@@ -145,6 +145,8 @@ pub(crate) enum Arm {
 /// `ListenSocket::create_shared` hold no reference to their namespace, nor do accepted sockets
 /// before they are held. When [`netns_exit`](Self::netns_exit) has returned for a namespace, no
 /// such socket of the namespace exists, and no reference to one.
+///
+/// A module has one implementation: the C tables of settings and counters are static.
 pub(crate) unsafe trait Driver: Sized + 'static {
     /// A device.
     type Device: Send + Sync + 'static;

@@ -53,7 +53,11 @@ unsafe impl Sync for CoreCq {}
 
 impl CoreCq {
     /// Wraps the `ib_cq` that `create_cq` initialises.
-    pub(super) fn new(cq: NonNull<bindings::ib_cq>) -> Self {
+    ///
+    /// # Safety
+    ///
+    /// As the type invariant says.
+    pub(super) unsafe fn new(cq: NonNull<bindings::ib_cq>) -> Self {
         Self(cq)
     }
 
@@ -126,7 +130,11 @@ unsafe impl Sync for CoreQp {}
 
 impl CoreQp {
     /// Wraps the `ib_qp` that `create_qp` initialises.
-    pub(super) fn new(qp: NonNull<bindings::ib_qp>) -> Self {
+    ///
+    /// # Safety
+    ///
+    /// As the type invariant says.
+    pub(super) unsafe fn new(qp: NonNull<bindings::ib_qp>) -> Self {
         Self(QpPtr(qp))
     }
 
@@ -150,7 +158,8 @@ impl CoreQp {
 impl CoreRef<CoreQp> {
     /// The pointer to the `ib_qp`, for completions and comparisons. Any context.
     pub(crate) fn ptr(&self) -> QpPtr {
-        self.value().0
+        // SAFETY: The pointer is copied, and the object is not accessed.
+        unsafe { self.value() }.0
     }
 }
 
@@ -168,7 +177,11 @@ unsafe impl Sync for CoreSrq {}
 
 impl CoreSrq {
     /// Wraps the `ib_srq` that `create_srq` initialises.
-    pub(super) fn new(srq: NonNull<bindings::ib_srq>) -> Self {
+    ///
+    /// # Safety
+    ///
+    /// As the type invariant says.
+    pub(super) unsafe fn new(srq: NonNull<bindings::ib_srq>) -> Self {
         Self(srq)
     }
 
@@ -208,7 +221,8 @@ mod tests {
                 (*cq.as_ptr()).wc = NonNull::dangling().as_ptr();
             }
         }
-        CoreCq::new(cq).handler_only_schedules()
+        // SAFETY: The object lives during the call, which reads only the fields set above.
+        unsafe { CoreCq::new(cq) }.handler_only_schedules()
     }
 
     /// The handler of a directly polled queue may post work requests. The polling context of a

@@ -70,13 +70,18 @@ impl UserPages {
     ///
     /// `EFAULT`: the process itself lacks the access rights. `ENOMEM`: the pages exceed
     /// `RLIMIT_MEMLOCK`, or there is no memory. `EINVAL`: the range is invalid.
-    pub(super) fn pin(
+    ///
+    /// # Safety
+    ///
+    /// `device` is the device of the current verbs call.
+    pub(super) unsafe fn pin(
         device: *mut bindings::ib_device,
         start: u64,
         len: u64,
         access: u32,
     ) -> Result<Self> {
-        // SAFETY: `device` is the device of the current verbs call; the function accepts any range.
+        // SAFETY: By this function's contract `device` is the device of the current verbs call; the
+        // function accepts any range.
         let umem = unsafe { bindings::rsiw_umem_get(device, start, len, access as c_int) };
         let umem = NonNull::new(from_err_ptr(umem)?).ok_or(ENOMEM)?;
         let mut this = Self {
@@ -157,6 +162,9 @@ struct Segment {
 pub(crate) struct Segments {
     /// The segments; the capacity is that of the region.
     list: KVec<Segment>,
+    /// The memory of the segments of a test.
+    #[cfg(CONFIG_KUNIT = "y")]
+    kept: KVec<KVec<u8>>,
 }
 
 impl Segments {
@@ -165,6 +173,8 @@ impl Segments {
     pub(crate) fn with_capacity(max: usize, flags: Flags) -> Result<Self> {
         Ok(Self {
             list: KVec::with_capacity(max, flags)?,
+            #[cfg(CONFIG_KUNIT = "y")]
+            kept: KVec::new(),
         })
     }
 
@@ -226,15 +236,22 @@ impl Segments {
         )
     }
 
-    /// Stores `buffers` as segments, for tests. A test keeps the buffers as long as the list.
+    /// Stores copies of `buffers` as segments, for tests. Any context.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn fill_for_test(&mut self, buffers: &[KVec<u8>]) -> Result {
         self.list.clear();
+        self.kept = KVec::with_capacity(buffers.len(), GFP_ATOMIC)?;
         let mut total: u64 = 0;
         for buffer in buffers {
-            total = total.wrapping_add(buffer.len() as u64);
-            let addr = buffer.as_ptr() as u64;
-            let segment = Segment { addr, end: total };
+            let mut kept = KVec::new();
+            kept.extend_from_slice(buffer, GFP_ATOMIC)?;
+            total = total.wrapping_add(kept.len() as u64);
+            let segment = Segment {
+                addr: kept.as_mut_ptr() as u64,
+                end: total,
+            };
+            // INVARIANT: The list keeps the memory, which nothing else accesses.
+            self.kept.push(kept, GFP_ATOMIC)?;
             self.list
                 .push_within_capacity(segment)
                 .map_err(|_| ENOSPC)?;

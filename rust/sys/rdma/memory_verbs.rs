@@ -151,7 +151,8 @@ impl<D: Driver> Vtable<D> {
                 device,
                 domain,
                 UserMr {
-                    pages: UserPages::pin(core, start, length, access)?,
+                    // SAFETY: `core` is the device of the current call.
+                    pages: unsafe { UserPages::pin(core, start, length, access)? },
                     key: request.map_or(0, |request| request.stag_key),
                     iova,
                     len: length,
@@ -249,13 +250,12 @@ impl<D: Driver> Vtable<D> {
         mr: *mut bindings::ib_mr,
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: `wrap` has allocated the object, and this call is the only one that frees it.
-        let object = unsafe { KBox::from_raw(mr.cast::<MrObject<D>>()) };
-        // SAFETY: As above; the object is dropped only after this use.
+        // SAFETY: `wrap` has allocated the object, which is freed only below.
         if let Ok(inner) = unsafe { MrObject::<D>::get(mr) } {
             D::dereg_mr(inner);
         }
-        drop(object);
+        // SAFETY: As above; this call is the only one that frees the object.
+        drop(unsafe { KBox::from_raw(mr.cast::<MrObject<D>>()) });
         0
     }
 }

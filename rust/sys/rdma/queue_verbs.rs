@@ -56,12 +56,20 @@ use crate::sys::{
 
 /// Makes a mapping of a ring for the process of a verbs call; `None` for kernel users. Process
 /// context; sleeps.
-pub(super) fn map(udata: Option<Udata>, ring: Option<&Arc<Ring>>) -> Result<Option<Mapping>> {
+///
+/// # Safety
+///
+/// The object that the current call creates owns the mapping, or the mapping is dropped before the
+/// call returns.
+pub(super) unsafe fn map(
+    udata: Option<Udata<'_>>,
+    ring: Option<&Arc<Ring>>,
+) -> Result<Option<Mapping>> {
     match (udata, ring) {
         (Some(udata), Some(ring)) => {
             let context = udata.context()?;
-            // SAFETY: The context is that of the current call. `ib_core` destroys all objects of a
-            // context first, and an object drops its mappings.
+            // SAFETY: The context is that of the current call. By this function's contract an object
+            // of the context owns the mapping. `ib_core` destroys all objects of a context first.
             Ok(Some(unsafe { Mapping::new(context, ring.clone())? }))
         }
         _ => Ok(None),
@@ -73,19 +81,26 @@ pub(super) fn key(mapping: &Option<Mapping>) -> u64 {
     mapping.as_ref().map_or(0, Mapping::key)
 }
 
-/// Passes a chain of work requests to `post`, and stores the refused one in `*bad`.
+/// Passes a chain of work requests to `post`, and stores the refused one in `*bad`. `EINVAL`: the
+/// object is that of a process, whose requests have addresses of the process (`ib_uverbs_post_send`
+/// and the like).
 ///
 /// # Safety
 ///
-/// `head` is a valid chain during the call; `bad` is null or writable.
+/// `head` is a valid chain during the call; `bad` is null or writable. With `from_kernel` the chain
+/// is that of a kernel user.
 pub(super) unsafe fn post<T: Chained>(
     head: *const T,
     bad: *mut *const T,
+    from_kernel: bool,
     post: impl FnOnce(&mut Chain<'_, T>) -> Result,
 ) -> c_int {
     // SAFETY: By this function's contract `head` is a valid chain during the call.
     let mut chain = unsafe { Chain::new(head) };
-    let result = post(&mut chain);
+    let result = match from_kernel {
+        true => post(&mut chain),
+        false => Err(EINVAL),
+    };
     if result.is_err() && !bad.is_null() {
         // SAFETY: By this function's contract `bad` is writable, as it is not null.
         unsafe { *bad = chain.bad() };
@@ -118,17 +133,22 @@ impl<D: Driver> Vtable<D> {
             if attr.flags != 0 {
                 return Err(EOPNOTSUPP);
             }
-            let core = CoreRef::new(CoreCq::new(NonNull::new(cq).ok_or(EINVAL)?))?;
+            let cq_object = NonNull::new(cq).ok_or(EINVAL)?;
+            // SAFETY: By this function's contract the object lives until its destruction, which
+            // retires the reference first.
+            let core = CoreRef::new(unsafe { CoreCq::new(cq_object) })?;
             let unmade = RetireOnDrop(&core);
             let request = CqRequest {
                 entries: attr.cqe,
-                owner: Udata::owner(udata),
+                // SAFETY: `udata` is that of the current call.
+                owner: unsafe { Udata::owner(udata) },
                 core: core.clone(),
             };
             let inner = D::create_cq(device, request)?;
             let (number, ring) = D::cq_info(&inner);
             let entries = ring.slots();
-            let mapping = map(udata, Some(ring))?;
+            // SAFETY: The new object owns the mapping.
+            let mapping = unsafe { map(udata, Some(ring))? };
             if let Some(udata) = udata {
                 udata.reply(&bindings::siw_uresp_create_cq {
                     cq_id: number,
@@ -250,7 +270,10 @@ impl<D: Driver> Vtable<D> {
                     },
                 )
             };
-            let core = CoreRef::new(CoreQp::new(NonNull::new(qp).ok_or(EINVAL)?))?;
+            let qp_object = NonNull::new(qp).ok_or(EINVAL)?;
+            // SAFETY: By this function's contract the object lives until its destruction, which
+            // retires the reference first.
+            let core = CoreRef::new(unsafe { CoreQp::new(qp_object) })?;
             let unmade = RetireOnDrop(&core);
             let inner = D::create_qp(
                 device,
@@ -261,7 +284,8 @@ impl<D: Driver> Vtable<D> {
                     srq,
                     cap: Cap::from_raw(&init.cap),
                     signal_all: init.sq_sig_type == bindings::ib_sig_type_IB_SIGNAL_ALL_WR,
-                    owner: Udata::owner(udata),
+                    // SAFETY: `udata` is that of the current call.
+                    owner: unsafe { Udata::owner(udata) },
                     core: core.clone(),
                 },
             )?;
@@ -283,13 +307,13 @@ impl<D: Driver> Vtable<D> {
     unsafe fn finish_qp(
         qp: *mut bindings::ib_qp,
         init: &mut bindings::ib_qp_init_attr,
-        udata: Option<Udata>,
+        udata: Option<Udata<'_>>,
         inner: &Arc<D::Qp>,
         core: &Arc<CoreRef<CoreQp>>,
     ) -> Result {
         let info = D::qp_info(inner);
-        let sq = map(udata, Some(info.sq))?;
-        let rq = map(udata, info.rq)?;
+        // SAFETY: The new queue pair owns both mappings.
+        let (sq, rq) = unsafe { (map(udata, Some(info.sq))?, map(udata, info.rq)?) };
         if let Some(udata) = udata {
             udata.reply(&bindings::siw_uresp_create_qp {
                 qp_id: info.number,
@@ -413,8 +437,11 @@ impl<D: Driver> Vtable<D> {
             D::doorbell(inner);
             return 0;
         }
+        // SAFETY: By this function's contract `qp` is a live queue pair; `ib_core` has set the field
+        // before the creation.
+        let from_kernel = unsafe { (*qp).uobject.is_null() };
         // SAFETY: By this function's contract `wr` is a valid chain, and `bad` is null or writable.
-        unsafe { post(wr, bad, |wrs| D::post_send(inner, wrs)) }
+        unsafe { post(wr, bad, from_kernel, |wrs| D::post_send(inner, wrs)) }
     }
 
     /// `post_recv`: posts receive work requests. Any context.
@@ -428,11 +455,13 @@ impl<D: Driver> Vtable<D> {
         wr: *const bindings::ib_recv_wr,
         bad: *mut *const bindings::ib_recv_wr,
     ) -> c_int {
-        // SAFETY: By this function's contract `qp` is a live queue pair.
-        match unsafe { QpObject::<D>::get(qp) } {
+        // SAFETY: By this function's contract `qp` is a live queue pair; `ib_core` has set the field
+        // before the creation.
+        let (inner, from_kernel) = unsafe { (QpObject::<D>::get(qp), (*qp).uobject.is_null()) };
+        match inner {
             // SAFETY: By this function's contract `wr` is a valid chain, and `bad` is null or
             // writable.
-            Ok(inner) => unsafe { post(wr, bad, |wrs| D::post_recv(inner, wrs)) },
+            Ok(inner) => unsafe { post(wr, bad, from_kernel, |wrs| D::post_recv(inner, wrs)) },
             Err(error) => error.to_errno(),
         }
     }

@@ -51,17 +51,31 @@ pub(crate) enum Owner {
 /// The proof permits the use of addresses in work requests as kernel addresses. So only the verbs
 /// callbacks create a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct KernelUser(());
+pub(crate) struct KernelUser(Proof);
+
+/// What a [`KernelUser`] stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// A verbs call of a kernel user.
+    Call,
+    /// A test, whose rings have no work requests with addresses to use.
+    #[cfg(CONFIG_KUNIT = "y")]
+    Test,
+}
 
 impl Owner {
     /// The owner of an object that a kernel user's call creates.
-    pub(super) const fn kernel() -> Self {
-        Self::Kernel(KernelUser(()))
+    ///
+    /// # Safety
+    ///
+    /// The current verbs call is that of a kernel user.
+    pub(super) const unsafe fn kernel() -> Self {
+        Self::Kernel(KernelUser(Proof::Call))
     }
 
-    /// A kernel user, for tests.
+    /// A kernel user, for tests: [`Ring::kernel_memory`] gives nothing.
     #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) const KERNEL: Self = Self::kernel();
+    pub(crate) const KERNEL: Self = Self::Kernel(KernelUser(Proof::Test));
 }
 
 /// An array of slots in its own memory.
@@ -249,10 +263,12 @@ impl Ring {
     #[inline]
     pub(crate) fn kernel_memory(&self) -> Option<super::memory::KernelMemory> {
         match self.owner {
-            // SAFETY: The ring belongs to a kernel user. The contract of `Driver` covers the
-            // addresses that the driver takes from it, and their lifetime.
-            Owner::Kernel(_) => Some(unsafe { super::memory::KernelMemory::new() }),
-            Owner::User => None,
+            Owner::Kernel(KernelUser(Proof::Call)) => {
+                // SAFETY: The ring belongs to a kernel user. The contract of `Driver` covers the
+                // addresses that the driver takes from it, and their lifetime.
+                Some(unsafe { super::memory::KernelMemory::new() })
+            }
+            _ => None,
         }
     }
 }
@@ -262,5 +278,21 @@ impl Drop for Ring {
         // SAFETY: By the type invariant the value owns the memory. Pages that a process still maps
         // have references of their own.
         unsafe { bindings::vfree(self.mem.as_ptr().cast()) }
+    }
+}
+
+#[kunit_tests(rsiw_sys_ring)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_calls_of_kernel_users_name_kernel_memory() -> Result {
+        // SAFETY: No verbs call is involved; nothing uses an address of this ring.
+        let kernel = unsafe { Owner::kernel() };
+        for (owner, is_named) in [(kernel, true), (Owner::KERNEL, false), (Owner::User, false)] {
+            let ring = Ring::new(1, 4, false, owner)?;
+            assert_eq!(ring.kernel_memory().is_some(), is_named);
+        }
+        Ok(())
     }
 }

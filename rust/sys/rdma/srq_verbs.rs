@@ -70,11 +70,17 @@ impl<D: Driver> Vtable<D> {
                 max_sge: init.attr.max_sge,
                 limit: init.attr.srq_limit,
             };
-            let core = CoreRef::new(CoreSrq::new(NonNull::new(srq).ok_or(EINVAL)?))?;
+            let srq_object = NonNull::new(srq).ok_or(EINVAL)?;
+            // SAFETY: By this function's contract the object lives until its destruction, which
+            // retires the reference first.
+            let core = CoreRef::new(unsafe { CoreSrq::new(srq_object) })?;
             let unmade = RetireOnDrop(&core);
-            let inner = D::create_srq(device, pd, attr, Udata::owner(udata), core.clone())?;
+            // SAFETY: `udata` is that of the current call.
+            let owner = unsafe { Udata::owner(udata) };
+            let inner = D::create_srq(device, pd, attr, owner, core.clone())?;
             let ring = D::srq_ring(&inner);
-            let mapping = map(udata, Some(ring))?;
+            // SAFETY: The new object owns the mapping.
+            let mapping = unsafe { map(udata, Some(ring))? };
             if let Some(udata) = udata {
                 udata.reply(&bindings::siw_uresp_create_srq {
                     num_rqe: ring.slots(),
@@ -160,18 +166,20 @@ impl<D: Driver> Vtable<D> {
     ///
     /// # Safety
     ///
-    /// A kernel user calls it with a queue of this driver, a valid chain, and a null or writable
-    /// `bad`.
+    /// `ib_core` or a kernel user calls it with a queue of this driver, a valid chain, and a null or
+    /// writable `bad`.
     pub(super) unsafe extern "C" fn post_srq_recv(
         srq: *mut bindings::ib_srq,
         wr: *const bindings::ib_recv_wr,
         bad: *mut *const bindings::ib_recv_wr,
     ) -> c_int {
-        // SAFETY: By this function's contract `srq` is a live queue.
-        match unsafe { SrqObject::<D>::get(srq) } {
+        // SAFETY: By this function's contract `srq` is a live queue; `ib_core` has set the field
+        // before the creation.
+        let (inner, from_kernel) = unsafe { (SrqObject::<D>::get(srq), (*srq).uobject.is_null()) };
+        match inner {
             // SAFETY: By this function's contract `wr` is a valid chain, and `bad` is null or
             // writable.
-            Ok(inner) => unsafe { post(wr, bad, |wrs| D::post_srq(inner, wrs)) },
+            Ok(inner) => unsafe { post(wr, bad, from_kernel, |wrs| D::post_srq(inner, wrs)) },
             Err(error) => error.to_errno(),
         }
     }

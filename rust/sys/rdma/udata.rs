@@ -4,7 +4,10 @@
 //!
 //! C header: [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h)
 
-use core::ptr::NonNull;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 
 use kernel::{
     error::to_result,
@@ -25,26 +28,26 @@ use crate::sys::{
 ///
 /// # Invariants
 ///
-/// The pointer is valid: the value is used only during the verbs call.
+/// The pointer is valid during `'call`, the time of the verbs call.
 #[derive(Clone, Copy)]
-pub(super) struct Udata(NonNull<bindings::ib_udata>);
+pub(super) struct Udata<'call>(NonNull<bindings::ib_udata>, PhantomData<&'call ()>);
 
-impl Udata {
+impl<'call> Udata<'call> {
     /// Wraps the data of a verbs call; `None` for a call of a kernel user.
     ///
     /// # Safety
     ///
-    /// `udata` is null, or the data of the current call.
+    /// `udata` is null, or the data of the current call, which lasts at least for `'call`.
     pub(super) unsafe fn new(udata: *mut bindings::ib_udata) -> Option<Self> {
         // INVARIANT: By this function's contract the data is that of the current call.
-        NonNull::new(udata).map(Self)
+        NonNull::new(udata).map(|udata| Self(udata, PhantomData))
     }
 
     /// Wraps the data of a verbs call in ioctl style; `None` for a call of a kernel user.
     ///
     /// # Safety
     ///
-    /// `attrs` is null, or the attributes of the current call.
+    /// `attrs` is null, or the attributes of the current call, which lasts at least for `'call`.
     pub(super) unsafe fn of_attrs(attrs: *mut bindings::uverbs_attr_bundle) -> Option<Self> {
         if attrs.is_null() {
             return None;
@@ -54,10 +57,16 @@ impl Udata {
     }
 
     /// The owner of the object that the call creates.
-    pub(super) fn owner(this: Option<Self>) -> Owner {
+    ///
+    /// # Safety
+    ///
+    /// `this` is the data of a verbs call, as [`new`](Self::new) has returned it. `None` permits the
+    /// use of kernel addresses.
+    pub(super) unsafe fn owner(this: Option<Self>) -> Owner {
         match this {
             Some(_) => Owner::User,
-            None => Owner::kernel(),
+            // SAFETY: By this function's contract the call is that of a kernel user.
+            None => unsafe { Owner::kernel() },
         }
     }
 

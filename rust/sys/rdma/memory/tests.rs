@@ -45,13 +45,18 @@ mod tests {
             pattern.push((i % 251) as u8, GFP_KERNEL)?;
         }
         backing.write(0, (&pattern[..]).into())?;
+        let Backing::Segments(segments) = &backing else {
+            return Err(EINVAL);
+        };
+        assert_eq!(segments.kept.len(), buffers.len());
         let mut at = 0;
-        for buffer in &buffers {
+        for buffer in &segments.kept {
             for octet in buffer {
                 assert_eq!(usize::from(*octet), at % 251);
                 at += 1;
             }
         }
+        assert_eq!(at, total);
         // Every offset near the ends of segments.
         let mut out = [0u8; 12];
         for off in 0..total {
