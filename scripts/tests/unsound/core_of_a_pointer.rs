@@ -4,7 +4,8 @@
 // error: E0133
 // text: call to unsafe function
 
-use super::{bindings, core_ref::CoreRef, event::CoreCq};
+use super::{core_ref::CoreRef, event::CoreCq};
+use crate::sys::bindings;
 use core::ptr::NonNull;
 use kernel::{prelude::*, sync::Arc};
 

@@ -18,7 +18,7 @@ fn keep<T: 'static>(_: T) {}
 pub(crate) fn case(call: ConnectCall<'_>, handle: Handle) -> Option<Connecting> {
     #[cfg(unsound)]
     {
-        keep(call);
+        keep((call, handle));
         return None;
     }
     #[cfg(not(unsound))]

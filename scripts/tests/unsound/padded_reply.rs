@@ -10,7 +10,7 @@ use kernel::prelude::*;
 #[repr(C)]
 pub(crate) struct Padded(u8, u32);
 
-pub(crate) fn case(udata: Udata) -> Result {
+pub(crate) fn case(udata: Udata<'_>) -> Result {
     #[cfg(unsound)]
     udata.reply(&Padded(1, 2))?;
     udata.reply(&1u64)

@@ -4,7 +4,8 @@
 // error: E0133
 // text: call to unsafe function
 
-use super::{bindings, memory::UserPages};
+use super::memory::UserPages;
+use crate::sys::bindings;
 use kernel::prelude::*;
 
 pub(crate) fn case(device: *mut bindings::ib_device) -> Result<UserPages> {

@@ -7,7 +7,7 @@
 use super::udata::Udata;
 use kernel::prelude::*;
 
-pub(crate) fn case(udata: Udata) -> Result<u64> {
+pub(crate) fn case(udata: Udata<'_>) -> Result<u64> {
     #[cfg(unsound)]
     let _ = udata.request::<Option<&'static u64>>()?;
     Ok(udata.request::<u64>()?.unwrap_or(0))
