@@ -155,6 +155,7 @@ void rsiw_test_free_skb(struct sk_buff *skb);
 void rsiw_test_feed_cpus(void);
 bool rsiw_test_keeps_fragment(const struct sock *sk);
 int rsiw_test_accounted_free(const struct sock *sk);
+bool rsiw_test_holds_net(const struct sock *sk);
 #endif
 
 #endif /* _RSIW_SOCKETS_H */

@@ -244,4 +244,9 @@ int rsiw_test_accounted_free(const struct sock *sk)
 	return sk->sk_forward_alloc;
 }
 
+bool rsiw_test_holds_net(const struct sock *sk)
+{
+	return sk->sk_net_refcnt;
+}
+
 #endif /* CONFIG_KUNIT */

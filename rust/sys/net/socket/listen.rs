@@ -299,7 +299,7 @@ mod tests {
         let net = NetNs::init().ok_or(ENODEV)?;
         let holds = |socket: &ListenSocket| {
             // SAFETY: The value owns the socket, which no other context uses.
-            unsafe { (*socket.base.sk()).__sk_common.skc_net_refcnt() != 0 }
+            unsafe { bindings::rsiw_test_holds_net(socket.base.sk()) }
         };
         assert!(holds(&ListenSocket::create(&net, Family::V4)?));
         assert!(!holds(&ListenSocket::create_shared(&net, Family::V4)?));
