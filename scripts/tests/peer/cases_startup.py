@@ -255,7 +255,7 @@ def rtr_that_nobody_offers(victim):
 
 @case("EMC-16")
 def rtr_that_was_not_agreed_on(victim):
-    for segment in (rdmap.send(1), rdmap.send(1, b"x"), rdmap.read_request(1, 0, 0, 0, 0, 0)):
+    for segment in (b"", rdmap.send(1), rdmap.send(1, b"x"), rdmap.read_request(1, 0, 0, 0, 0, 0)):
         link = Link(victim, a=1, c=1)
         link.stream.send(segment)
         check_terminate(link.recv_segment(), "2/0/07")

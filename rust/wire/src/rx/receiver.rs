@@ -263,9 +263,13 @@ impl Receiver {
             RtrKinds::NONE
         };
         let any = agreed == RtrKinds::NONE;
-        // An FPDU of no octets is accepted from every initiator as its first one.
-        if ulpdu_len == 0 && self.config.responder && (any || agreed.fpdu) {
-            return Ok(Decision::Nothing);
+        // The zero-length FULPDU: without peer-to-peer mode it is accepted from every initiator.
+        if ulpdu_len == 0 && self.config.responder {
+            return if any || agreed.fpdu {
+                Ok(Decision::Nothing)
+            } else {
+                Err(TerminateReason::Mpa(MpaError::NoMatchingRtr))
+            };
         }
         let decision = self.segment(head, ulpdu_len, orq, irq)?;
         match decision {
