@@ -247,6 +247,7 @@ fn again(terminate: &Terminate) {
     assert!(ulpdu.len() <= HEAD_LEN);
     let read = Terminate::decode(&ulpdu[UNTAGGED_LEN..]);
     assert_eq!(read.reason(), terminate.reason());
+    assert_eq!(read.segment_len(), terminate.segment_len());
     assert_eq!(read.header(), terminate.header());
     assert_eq!(read.read_request(), terminate.read_request());
 }

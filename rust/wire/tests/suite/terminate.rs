@@ -144,29 +144,65 @@ fn read_that_fails_part_way() {
     assert_eq!(answered, 4999);
 }
 
-/// RDMAP-41: the length is there whenever the header is; M says whether it is valid (RFC 5040
-/// section 4.8).
+/// RDMAP-41: all sets of M, D and R. The length is there with M or D, and valid with M. The headers
+/// are there with D and with R, each without the other, too (RFC 5040 section 4.8).
+#[test]
+fn every_set_of_flags() {
+    let segment = tx::read_request(Msn::new(11), &READ);
+    let (header, read) = segment.split_at(18);
+    for bits in 0..8u8 {
+        let (m, d, r) = (bits & 4 != 0, bits & 2 != 0, bits & 1 != 0);
+        let len: u16 = if m { 0x1234 } else { 0 };
+        let mut octets = vec![0x01, 0x01, bits << 5, 0];
+        if m || d {
+            octets.extend(len.to_be_bytes());
+        }
+        if d {
+            octets.extend(header);
+        }
+        if r {
+            octets.extend(read);
+        }
+        let terminate = Terminate::decode(&octets);
+        assert_eq!(terminate.reason(), AccessError::Bounds.for_read());
+        assert_eq!(terminate.segment_len(), m.then_some(len), "flags {bits}");
+        let expected = Header::parse(header).expect("a header");
+        assert_eq!(terminate.header(), d.then_some(expected), "flags {bits}");
+        assert_eq!(terminate.read_request(), r.then_some(READ), "flags {bits}");
+        assert_eq!(flags(&terminate), (m, d, r));
+        assert_eq!(terminate.ulpdu()[18..], octets, "flags {bits}");
+    }
+}
+
+/// RDMAP-41: a length that M does not declare valid is skipped, and not encoded again.
 #[test]
 fn length_without_m() {
     // 1/1/01, D, the field of the length, the tagged header of a Write.
-    let octets = [
-        0x11, 0x01, 0x40, 0x00, 0x12, 0x34, 0xc1, 0x40, 0, 0, 0x12, 0x34, 0, 0, 0, 0, 0, 0, 0x10, 0,
-    ];
+    let write = tagged(0, 0x1234, 0x1000, true, &[]);
+    let octets = [&[0x11, 0x01, 0x40, 0x00, 0x12, 0x34], &write[..]].concat();
     let terminate = Terminate::decode(&octets);
-    assert_eq!(terminate.header(), Header::parse(&octets[6..]).ok());
-    assert!(terminate.header().is_some());
     assert_eq!(terminate.segment_len(), None);
-    let again = terminate.ulpdu();
-    assert_eq!(again[18..22], octets[..4]);
-    assert_eq!(again[24..], octets[6..]);
-    // And M alone: a length without a header.
-    let terminate = Terminate::decode(&[0x11, 0x01, 0x80, 0x00, 0x12, 0x34]);
-    assert_eq!(terminate.segment_len(), Some(0x1234));
-    assert_eq!(terminate.header(), None);
-    assert_eq!(
-        terminate.ulpdu()[18..],
-        [0x11, 0x01, 0x80, 0x00, 0x12, 0x34]
-    );
+    assert_eq!(terminate.header(), Header::parse(&write).ok());
+    assert_eq!(flags(&terminate), (false, true, false));
+    let again = [&[0x11, 0x01, 0x40, 0x00, 0, 0], &write[..]].concat();
+    assert_eq!(terminate.ulpdu()[18..], again);
+}
+
+/// RDMAP-41: R is about a Read Request. Behind the header of another message it declares nothing.
+#[test]
+fn read_request_behind_another_header() {
+    let read = &tx::read_request(Msn::new(11), &READ)[18..];
+    for header in [
+        tagged(0, 0x1234, 0x1000, true, &[]),
+        untagged(3, 0, 1, 0, true, &[]),
+    ] {
+        let octets = [&[0x01, 0x01, 0xe0, 0x00, 0x12, 0x34], &header[..], read].concat();
+        let terminate = Terminate::decode(&octets);
+        assert_eq!(terminate.segment_len(), Some(0x1234));
+        assert_eq!(terminate.header(), Header::parse(&header).ok());
+        assert_eq!(terminate.read_request(), None);
+        assert_eq!(flags(&terminate), (true, true, false));
+    }
 }
 
 /// Terminates that differ in any part are not equal.
@@ -230,21 +266,36 @@ fn cut_off_anywhere() {
     let whole = Terminate::for_read(reason, Msn::FIRST, &READ).ulpdu();
     let octets = &whole[18..];
     assert_eq!(octets.len(), 52);
+    let header = Header::parse(&octets[6..24]).expect("a header");
     for len in 0..=octets.len() {
         let terminate = Terminate::decode(&octets[..len]);
-        if len >= 4 {
-            assert_eq!(terminate.reason(), reason);
-        }
-        assert_eq!(terminate.segment_len().is_some(), len >= 6, "{len} octets");
-        assert_eq!(terminate.header().is_some(), len >= 24, "{len} octets");
-        assert_eq!(
-            terminate.read_request().is_some(),
-            len >= 52,
-            "{len} octets"
-        );
+        let told = if len >= 4 {
+            reason
+        } else {
+            TerminateReason::Unknown {
+                layer: 0,
+                etype: 0,
+                code: 255,
+            }
+        };
+        assert_eq!(terminate.reason(), told, "{len} octets");
+        let segment_len = (len >= 6).then_some(46);
+        assert_eq!(terminate.segment_len(), segment_len, "{len} octets");
+        let header = (len >= 24).then_some(header);
+        assert_eq!(terminate.header(), header, "{len} octets");
+        let read = (len >= 52).then_some(READ);
+        assert_eq!(terminate.read_request(), read, "{len} octets");
         // The decoded message can be encoded again.
         let again = terminate.ulpdu();
-        assert_eq!(Terminate::decode(&again[18..]).reason(), terminate.reason());
+        assert_eq!(Terminate::decode(&again[18..]), terminate, "{len} octets");
+    }
+    // The Read Request alone, cut off.
+    let octets = [&[0x01, 0x00, 0x20, 0x00], &octets[24..]].concat();
+    for len in 4..=octets.len() {
+        let terminate = Terminate::decode(&octets[..len]);
+        assert_eq!(terminate.header(), None, "{len} octets");
+        let read = (len == octets.len()).then_some(READ);
+        assert_eq!(terminate.read_request(), read, "{len} octets");
     }
 }
 

@@ -120,8 +120,11 @@ impl Terminate {
         } else {
             None
         };
+        let read = flags & FLAG_RDMAP != 0;
         let copied = if flags & FLAG_DDP != 0 {
-            CopiedHeaders::of(reader.rest(), flags & FLAG_RDMAP != 0)
+            CopiedHeaders::of(reader.rest(), read)
+        } else if read {
+            CopiedHeaders::of_read(reader.rest())
         } else {
             CopiedHeaders::NONE
         };
@@ -147,7 +150,8 @@ impl Terminate {
     /// The DDP header of the segment in error, if the message contains a valid one.
     #[must_use]
     pub fn header(&self) -> Option<Header> {
-        Header::parse(self.copied.as_slice()).ok()
+        let octets = self.copied.as_slice().get(..self.copied.ddp_len())?;
+        Header::parse(octets).ok()
     }
 
     /// The Read Request in error, if the message contains one.
@@ -172,14 +176,14 @@ impl Terminate {
         let copied = self.copied.as_slice();
         let flag = |set: bool, bit: u16| if set { bit } else { 0 };
         let flags = flag(self.segment_len.is_some(), FLAG_LENGTH)
-            | flag(!copied.is_empty(), FLAG_DDP)
+            | flag(self.copied.ddp_len() != 0, FLAG_DDP)
             | flag(copied.len() > self.copied.ddp_len(), FLAG_RDMAP);
         let mut octets = Writer::<ULPDU_LEN>::new()
             .put(&header.encode())
             .u8((self.reason.layer() << 4) | (self.reason.etype() & 15))
             .u8(self.reason.code())
             .u16(flags);
-        if self.segment_len.is_some() || !copied.is_empty() {
+        if flags & (FLAG_LENGTH | FLAG_DDP) != 0 {
             octets = octets.u16(self.segment_len.unwrap_or(0));
         }
         TerminateOctets(octets.put(copied).into())
@@ -190,7 +194,8 @@ impl Terminate {
 ///
 /// # Invariants
 ///
-/// Empty, or a whole DDP header, or a whole untagged header and a whole Read Request.
+/// Empty, or a whole DDP header, or a whole untagged header and a whole Read Request, or a whole
+/// Read Request. The length distinguishes these forms.
 #[derive(Clone, Copy)]
 struct CopiedHeaders(Short<{ UNTAGGED_LEN + READ_REQUEST_LEN }>);
 
@@ -215,6 +220,15 @@ impl CopiedHeaders {
         }
     }
 
+    /// The Read Request at the front of `octets`, without a DDP header.
+    fn of_read(octets: &[u8]) -> Self {
+        // INVARIANT: an incomplete Read Request is left out.
+        match octets.get(..READ_REQUEST_LEN) {
+            Some(octets) => Self(Writer::new().put(octets).into()),
+            None => Self::NONE,
+        }
+    }
+
     /// The copied octets.
     fn as_slice(&self) -> &[u8] {
         self.0.as_slice()
@@ -222,7 +236,10 @@ impl CopiedHeaders {
 
     /// Octets of the copied DDP header.
     fn ddp_len(&self) -> usize {
-        self.as_slice().len().min(UNTAGGED_LEN)
+        match self.as_slice().len() {
+            READ_REQUEST_LEN => 0,
+            len => len.min(UNTAGGED_LEN),
+        }
     }
 }
 
