@@ -3,6 +3,7 @@
 or the time limit is over (RFC 5041 section 7.1: recovery by means of the LLP)."""
 
 import contextlib
+import errno
 import socket
 import time
 
@@ -98,7 +99,7 @@ def reset_behind_a_held_send(victim):
     held(victim, link)
     begin = time.monotonic()
     link.stream.reset()
-    victim.expect_event("DISCONNECTED", ms=int(RNR_SECONDS * 500))
+    victim.expect_event("DISCONNECTED", int(RNR_SECONDS * 500), errno.ECONNRESET)
     assert time.monotonic() - begin < RNR_SECONDS / 2
     assert victim.ask("state") == "ERR", "the QP's state"
 
@@ -192,5 +193,5 @@ def no_receive_in_time(victim):
     lasted = time.monotonic() - begin
     assert lasted > 0.95 * RNR_SECONDS, f"after {lasted:.2f} s"
     assert victim.untouched(), "memory was written"
-    victim.expect_event("DISCONNECTED")
+    victim.expect_event("DISCONNECTED", error=errno.ECONNABORTED)
     assert victim.ask("state") == "ERR", "the QP's state"

@@ -152,14 +152,19 @@ def more_reads_than_agreed(victim):
     depth = link.reply.word["ird"]
     made = link.made
     # All Read Requests in one TCP segment, each with a long answer: one more than IRD must be refused.
-    link.stream.send(*(rdmap.read_request(n, 1, 0, 5000, made.rw, made.at(RW)) for n in range(1, 400)))
+    requests = [rdmap.read_request(n, 1, 0, 5000, made.rw, made.at(RW)) for n in range(1, 400)]
+    link.stream.send(*requests)
     segment = link.recv_segment()
     answered = 0
     while not segment.is_terminate():
         answered += segment.last
         segment = link.recv_segment()
         assert answered < 399, f"all Reads were answered, though IRD is {depth}"
-    check_terminate(segment, "1/2/02")
+    _, header, _ = segment.terminated()
+    msn = int.from_bytes(header[10:14], "big")
+    # Read Requests take no place in the queue once they are answered.
+    assert depth < msn <= depth + answered + 1, f"Read {msn} is refused after {answered} answers, IRD is {depth}"
+    check_terminate(segment, "1/2/02", requests[msn - 1])
 
 
 @case("DDP-27 RDMAP-50b RDMAP-20 DDP-28")

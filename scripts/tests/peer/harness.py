@@ -33,6 +33,8 @@ FACTOR = int(os.environ.get("RSIW_TIME_FACTOR", "1"))
 # Regions of the victim's arena: offset and length (src/victim.c).
 RW, WO, RO, LOCAL, FOREIGN = (4099, 5000), (16384, 4096), (20480, 4096), (24576, 4096), (28672, 4096)
 RECV_SIZE = 4096
+# Statuses of completions: IBV_WC_LOC_LEN_ERR, IBV_WC_WR_FLUSH_ERR, IBV_WC_REM_ACCESS_ERR (enum ibv_wc_status).
+TOO_LONG, FLUSHED, REM_ACCESS = 1, 5, 10
 
 
 class Victim:
@@ -67,15 +69,25 @@ class Victim:
         data = b"" if words[-1] == "-" else bytes.fromhex(words[-1])
         return words[1], int(words[2]), int(words[3]), int(words[4]), data
 
-    def expect_event(self, name, ms=5000):
+    def expect_event(self, name, ms=5000, error=0):
+        """The next connection event has this name, and the status of this error of errno."""
         event = self.event(ms)
-        assert event and event[0] == "RDMA_CM_EVENT_" + name, f"event {event}, wanted {name}"
+        assert event and event[:2] == ("RDMA_CM_EVENT_" + name, -error), f"event {event}, wanted {name} {-error}"
         return event
 
     def poll(self, ms=3000):
         """The next completion: (queue, id, status, length), or None."""
         words = self.ask(f"poll {ms}", ms / 1000 + 10).split()
         return None if words[0] == "none" else (words[1], int(words[2]), int(words[3]), int(words[4]))
+
+    def expect_completions(self, sends=(), recvs=()):
+        """Exactly these completions without success come: numbers and statuses, in the order of each queue."""
+        wanted = {"send": list(sends), "recv": list(recvs)}
+        got = [self.poll() for _ in wanted["send"] + wanted["recv"]]
+        assert None not in got and self.poll(100) is None, f"completions {got}, wanted {wanted}"
+        for queue, rows in wanted.items():
+            here = [row[1:] for row in got if row[0] == queue]
+            assert here == [(*row, 0) for row in rows], f"{queue} completions {here}, wanted {rows}"
 
     def expect_recv(self, number, length):
         got = self.poll()
@@ -144,8 +156,8 @@ def request(rev=2, ird=16, ord_=16, data=b"", a=0, b=0, c=0, d=0, **more):
 
 def check_terminate(segment, error, bad=None):
     """Checks a Terminate with this code. Its flags follow from the code (RFC 5040 section 4.8, figure 10): M and D but
-    for local and MPA errors, R for a Read Request that met a protection error. `bad` is the wrong segment. The
-    Terminate quotes its length and its whole headers, a Read Request's too."""
+    for local and MPA errors, R for a Read Request that met a protection error. `bad` is the wrong segment, where the
+    error is about one. The Terminate quotes its length and its whole headers, a Read Request's too."""
     assert segment.is_terminate(), f"segment {segment.raw[:20].hex()}"
     assert (segment.qn, segment.msn, segment.mo, segment.last) == (2, 1, 0, 1), "the Terminate's own header"
     assert segment.error() == error, f"Terminate {segment.error()}, wanted {error}"
@@ -156,7 +168,8 @@ def check_terminate(segment, error, bad=None):
     assert bool(flags & 2) == quotes, f"D of the Terminate {error} is {flags >> 1 & 1}"
     if not quotes:
         assert not flags & 1, f"R of the Terminate {error} is set"
-    elif bad is not None:
+    else:
+        assert bad is not None, f"the case of {error} does not say which segment is wrong"
         tagged = bad[0] & 0x80
         size = 14 if tagged else 18
         assert ddp == bad[:size], f"terminated header {ddp.hex()}, sent {bad[:size].hex()}"
@@ -206,6 +219,16 @@ class Link:
 
 
 CASES = []
+
+
+class NotApplicable(Exception):
+    """The case is about another setting of the module than that in force."""
+
+
+def needs(condition, setting):
+    """Ends a case that is about another setting."""
+    if not condition:
+        raise NotApplicable(f"needs {setting}")
 
 
 def case(ids):
