@@ -212,8 +212,7 @@ def reply_of_another_revision(victim):
 
 @case("EMC-10 EMC-11 EMC-13 EMC-14 (initiator)")
 def rtr_that_is_picked(victim):
-    if not PEER_TO_PEER:
-        return
+    needs(PEER_TO_PEER, "peer_to_peer=1")
     for flags, op in (
         ({"c": 1}, rdmap.WRITE),
         ({"d": 1}, rdmap.READ_REQUEST),
@@ -240,8 +239,7 @@ def rtr_that_is_picked(victim):
 
 @case("EMC-10 EMC-13")
 def no_rtr_to_pick(victim):
-    if not PEER_TO_PEER:
-        return
+    needs(PEER_TO_PEER, "peer_to_peer=1")
     # No RTR, one that was not offered, and flags that mean nothing without A.
     for flags in ({"a": 1}, {"a": 1, "b": 1}, {"c": 1}, {"b": 1, "c": 1, "d": 1}):
         stream, _ = answered(victim, flags=flags)

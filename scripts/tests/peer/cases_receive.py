@@ -37,8 +37,7 @@ def refused(victim, build, error, recvs=8, behind_is_dropped=True, told=False):
 
 @case("MPA-09 MPA-93 MPA-96 MPA-97")
 def bad_crc(victim):
-    if not CRC:
-        return
+    needs(CRC, "crc=1")
     for build in (lambda m: rdmap.send(1, b"payload"), lambda m: rdmap.write(m.rw, m.at(RW), b"payload")):
         link = Link(victim)
         for xor in (1,):
@@ -59,8 +58,7 @@ def padding_is_ignored(victim):
 
 @case("MPA-05 MPA-15 MPA-16")
 def crc_off(victim):
-    if CRC:
-        return
+    needs(not CRC, "crc=0")
     link = Link(victim, c_flag=0)
     assert link.reply.c == 0, "C in the Reply"
     link.stream.send_raw(link.stream.fpdu(rdmap.send(1, b"garbage"), crc_xor=0xDEADBEEF))
@@ -260,8 +258,7 @@ def markers_only_if_asked_for(victim):
 
 @case("MPA-24 MPA-30 MPA-94")
 def markers_we_send(victim):
-    if not MARKERS:
-        return
+    needs(MARKERS, "markers=1")
     link = Link(victim)
     assert link.reply.m == 1, "the module was told to ask for markers"
     for msn in range(1, 9):
