@@ -53,6 +53,14 @@ def crc_choice(victim):
         assert link.reply.c == int(CRC or asked), f"C={link.reply.c} to a Request with C={asked}"
         link.stream.send(rdmap.send(1, b"after the choice"))
         victim.expect_recv(0, 16)
+        assert victim.ask("send 1 100 -") == "ok"
+        assert len(link.recv_segment().data) == 100
+        assert victim.poll() == ("send", 1, 0, 100)
+        if link.reply.c:
+            # Also where C is in the Reply alone, both ends generate CRCs and check them.
+            assert link.stream.last_crc_good, "our FPDU's CRC"
+            link.stream.send_raw(link.stream.fpdu(rdmap.send(2, b"bad"), crc_xor=1))
+            link.expect_terminate("2/0/02")
         victim.close()
 
 
