@@ -203,12 +203,13 @@ impl HalfOpen {
             let _ = refuse(&self.socket, &request, &[]);
             return Next::Wait(Phase::Over);
         };
-        // Revision 1 has no depths, and absent depths do not mean 0.
+        // Revision 1 has no depths, and absent depths do not mean 0. Others are told as the Request has
+        // them, also above the device's limits (RFC 6581 section 9.1).
         let said = frame.depths_or(WireDepths {
             ird: MAX_RD_ATOM,
             ord: MAX_RD_ATOM,
         });
-        let depths = Depths::new(said.ird.min(MAX_RD_ATOM), said.ord.min(MAX_RD_ATOM));
+        let depths = Depths::new(said.ird, said.ord);
         let request = without_data(&frame);
         // `iw_cm` may accept or reject before `offer` returns. That call waits for the endpoint's
         // lock.

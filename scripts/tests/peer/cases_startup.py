@@ -70,15 +70,40 @@ def revision_one(victim):
     assert (link.reply.rev, link.reply.s) == (1, 0), f"Reply rev {link.reply.rev} S {link.reply.s}"
     assert link.reply.word is None and link.reply.data == b"", "an enhanced word to a rev 1 peer"
     assert link.request_event[4] == b"one", "private data"
-    assert link.request_event[2] > 0 and link.request_event[3] > 0, f"IRD and ORD of a rev 1 peer: {link.request_event}"
+    assert link.request_event[2:4] == UNSAID, f"ORD and IRD of a rev 1 peer: {link.request_event}"
     link.stream.send(rdmap.send(1, b"x"))
     victim.expect_recv(0, 1)
+
+
+@case("EMC-07 EMC-09 VRB-02 VRB-07")
+def request_depths_are_told(victim):
+    # The event has ORD and IRD of the Request, whatever the device supports; its fields have 8 bits. rdma_accept takes
+    # the lower one of a depth and the device's if it gets 255.
+    open_, most = 0x3FFF, MAX_RD_ATOM
+    for ird, ord_, told, reply in (
+        (3, 5, (5, 3), (5, 3)),
+        (0, 0, (0, 0), (0, 0)),
+        (130, 200, (200, 130), (most, most)),
+        (200, 1, (1, 200), (1, most)),
+        (300, 256, (255, 255), (most, most)),
+        (open_, 2, (2, most), (2, open_)),
+        (4, open_, (most, 4), (open_, 4)),
+    ):
+        link = Link(victim, ird=255, ord_=255, request_ird=ird, request_ord=ord_)
+        event, word = link.request_event[2:4], link.reply.word
+        assert event == told, f"ORD and IRD {ord_} and {ird} are told as {event}, wanted {told}"
+        got = word["ird"], word["ord"]
+        assert got == reply, f"ORD and IRD {ord_} and {ird} are answered by {got}, wanted {reply}"
+        link.stream.send(rdmap.send(1, b"x"))
+        victim.expect_recv(0, 1)
+        victim.close()
 
 
 @case("EMC-02")
 def revision_two_without_the_word(victim):
     link = Link(victim, s=0, data=b"plain")
     assert link.request_event[4] == b"plain", f"private data {link.request_event[4]}"
+    assert link.request_event[2:4] == UNSAID, f"ORD and IRD of a peer that states none: {link.request_event}"
     link.stream.send(rdmap.send(1, b"x"))
     victim.expect_recv(0, 1)
 

@@ -183,11 +183,12 @@ def check_terminate(segment, error, bad=None):
 class Link:
     """A connection from this peer, as initiator, to the victim, up to full operation."""
 
-    def __init__(self, victim, recvs=8, ird=16, ord_=16, accept_data="-", recv_size=RECV_SIZE, room=None, **more):
+    def __init__(self, victim, recvs=8, ird=16, ord_=16, accept_data="-", recv_size=RECV_SIZE, room=None,
+                 request_ird=16, request_ord=16, **more):
         self.victim = victim
         self.stream = tcp(room=room)
         self.markers_wanted = more.get("m", 0)
-        self.stream.send_raw(request(**more))
+        self.stream.send_raw(request(ird=request_ird, ord_=request_ord, **more))
         self.request_event = victim.expect_event("CONNECT_REQUEST")
         self.made = Made(victim.ask(f"accept {ird} {ord_} {recvs} {recv_size} {accept_data}"))
         self.reply = self.stream.recv_startup()
