@@ -488,3 +488,35 @@ fn status_of(error: Error) -> Error {
         error
     }
 }
+
+#[kunit_tests(rsiw_cm_connect)]
+mod tests {
+    use super::*;
+    use iwarp_wire::mpa::startup::{
+        Depth,
+        Enhanced,
+        RtrKinds, //
+    };
+
+    /// RFC 6581 section 9.1: the initiator's user learns the depths of a Reply that rejects.
+    #[test]
+    fn depths_of_a_reject_are_told() {
+        let mut reply = Frame {
+            kind: FrameKind::Reply,
+            revision: Revision::Two,
+            markers: false,
+            crc: true,
+            rejected: true,
+            enhanced: Some(Enhanced {
+                peer_to_peer: false,
+                rtr: RtrKinds::NONE,
+                ird: Depth::new(3),
+                ord: Depth::new(5),
+            }),
+            private_data: &[],
+        };
+        assert!(said_by(&reply) == Depths::new(5, 3));
+        reply.enhanced = None;
+        assert!(said_by(&reply) == Depths::NONE);
+    }
+}

@@ -214,6 +214,37 @@ mod tests {
         Ok(())
     }
 
+    /// Delayed startup (RFC 5044 section 7.1.3): the upper layer reads its last streaming message
+    /// and no further. The frame begins with the next octet, even if that message looks like a
+    /// frame, and the first FPDU stays in the socket.
+    #[test]
+    fn frame_behind_streaming_data() -> Result {
+        let request = octets(&policy(Revision::One).request(b"data"))?;
+        let head = request.get(..16).unwrap_or_default();
+        let fpdu = [0, 4, 1, 2, 3, 4, 0, 0, 5, 6, 7, 8];
+        for streamed in [&b"STARTTLS\r\n"[..], head, &request] {
+            let (a, b) = connected()?;
+            let mut sent = 0;
+            for part in [streamed, &request, &fpdu] {
+                sent += a.send_nonblocking(part)?;
+            }
+            assert_eq!(sent, streamed.len() + request.len() + fpdu.len());
+
+            let mut front = KVec::from_elem(0, streamed.len(), GFP_KERNEL)?;
+            let len = streamed.len();
+            assert!(eventually(|| b.recv_nonblocking(&mut front) == Ok(len)));
+            assert!(front.as_slice() == streamed);
+            let mut reader = FrameReader::new(FrameKind::Request)?;
+            assert!(eventually(|| matches!(reader.read(&b), Ok(Some(_)))));
+            let frame = reader.read(&b).ok().flatten().ok_or(EINVAL)?;
+            assert!(frame == policy(Revision::One).request(b"data"));
+            let mut rest = [0; 20];
+            assert!(eventually(|| b.recv_nonblocking(&mut rest) == Ok(12)));
+            assert_eq!(rest.get(..12), Some(&fpdu[..]));
+        }
+        Ok(())
+    }
+
     #[test]
     fn octets_behind_are_seen() -> Result {
         let (a, b) = connected()?;
