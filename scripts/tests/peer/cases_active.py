@@ -8,6 +8,7 @@ import time
 
 import mpa
 import rdmap
+from faults import COPY_PRIVATE_DATA, STREAM_NEW, has_refused_objects, refused_objects
 from harness import (ADDRESS, CRC, FALLBACK, FLUSHED, MARKERS, PEER_TO_PEER, RECV_SIZE, REM_ACCESS, REPLY_SECONDS,
                      REVISION, RW, Made, case, check_terminate, needs)
 from rdmap import Segment
@@ -196,6 +197,21 @@ def second_try(victim, listener, data=b""):
     expect_rtr(stream)
     assert victim.ask("send 1 10 -") == "ok"
     assert len(segment_of(stream).data) == 10
+
+
+@case("EMC-17")
+def set_up_without_memory(victim):
+    # Neither the stream nor the event has memory: local errors without a code of their own (RFC 6581 9.3).
+    needs(REVISION == 2, "mpa_rev=2")
+    needs(has_refused_objects(), "fault injection")
+    for function, started in ((STREAM_NEW, False), (COPY_PRIVATE_DATA, True)):
+        with refused_objects(function):
+            stream, _ = answered(victim, data=b"private")
+            if started:
+                expect_rtr(stream)
+            expect_terminate(stream, "2/0/05")
+            expect_failure(victim, "CONNECT_ERROR", errno.ENOMEM)
+        victim.close()
 
 
 @case("EMC-04 EMC-05")

@@ -7,8 +7,10 @@ import time
 
 import mpa
 import rdmap
-from harness import CRC, FLUSHED, MARKERS, RECV_SIZE, REQUEST_SECONDS, Link, Made, case, check_terminate, request, tcp
-
+from faults import STREAM_NEW, has_refused_objects, refused_objects
+from harness import (CRC, FLUSHED, MARKERS, RECV_SIZE, REQUEST_SECONDS, Link, Made, case, check_terminate, needs,
+                     request, tcp)
+from rdmap import Segment
 
 # The deepest queues of the device, and what an event has for depths that a Request does not state.
 MAX_RD_ATOM = 128
@@ -329,6 +331,25 @@ def rtr_that_never_comes(victim):
     assert took > REQUEST_SECONDS * 0.5, f"gave up after {took:.1f} s"
     link.stream.expect_close()
     never_established(victim, errno.ETIMEDOUT)
+
+
+@case("EMC-17")
+def stream_that_cannot_start(victim):
+    # The Reply is sent when the stream has no memory: a local error without a code of its own (RFC 6581 9.3).
+    needs(has_refused_objects(), "fault injection")
+    for rev in (2, 1):
+        stream = tcp()
+        stream.send_raw(request(rev=rev))
+        victim.expect_event("CONNECT_REQUEST")
+        with refused_objects(STREAM_NEW):
+            answer = victim.ask(f"accept 16 16 4 {RECV_SIZE} -")
+        assert answer == f"error {errno.ENOMEM}", f"the accept: {answer}"
+        stream.tx_markers = bool(stream.recv_startup().m)
+        # Revision 1 has no Terminate for it.
+        if rev == 2:
+            check_terminate(Segment(stream.recv()), "2/0/05")
+        stream.expect_close()
+        victim.close()
 
 
 @case("EMC-07 EMC-09")

@@ -5,10 +5,13 @@ import contextlib
 import os
 
 DIRECTORY = "/sys/kernel/debug/fail_page_alloc"
+SLAB = "/sys/kernel/debug/failslab"
+# Stream::new() of the driver, and what copies the private data of an event in iw_cm.
+STREAM_NEW, COPY_PRIVATE_DATA = "6Stream3new", "cm_event_handler"
 
 
-def write(name, value):
-    with open(os.path.join(DIRECTORY, name), "w", encoding="ascii") as file:
+def write(name, value, directory=DIRECTORY):
+    with open(os.path.join(directory, name), "w", encoding="ascii") as file:
         file.write(f"{value}\n")
 
 
@@ -62,3 +65,35 @@ def refused_blocks(percent):
     finally:
         for name, value in (("probability", 0), ("times", -1), ("require-start", 0), ("require-end", (1 << 64) - 1)):
             write(name, value)
+
+
+def function_range(name):
+    """The addresses of a function: of C by its name, of Rust by the end of its symbol."""
+    with open("/proc/kallsyms", encoding="ascii") as file:
+        rows = [line.split() for line in file]
+    code = sorted((int(row[0], 16), row[2]) for row in rows if row[1] in "tT")
+    found = [(address, next(after for after, _ in code[at:] if after > address))
+             for at, (address, symbol) in enumerate(code)
+             if symbol == name or symbol.startswith("_R") and symbol.endswith(name)]
+    assert len(found) == 1, f"{len(found)} functions with {name}"
+    return found[0]
+
+
+def has_refused_objects():
+    """Whether refused_objects() works on this kernel."""
+    return os.path.isdir(SLAB)
+
+
+@contextlib.contextmanager
+def refused_objects(name):
+    """Inside the block kmalloc() fails in the function of function_range(), and in those that it calls."""
+    begin, end = function_range(name)
+    for setting, value in (("ignore-gfp-wait", "N"), ("cache-filter", "N"), ("verbose", 0), ("times", -1),
+                           ("interval", 1), ("task-filter", "N"), ("require-start", begin), ("require-end", end)):
+        write(setting, value, SLAB)
+    write("probability", 100, SLAB)
+    try:
+        yield
+    finally:
+        for setting, value in (("probability", 0), ("require-start", 0), ("require-end", (1 << 64) - 1)):
+            write(setting, value, SLAB)
