@@ -19,7 +19,8 @@
 //! next one.
 //!
 //! TCP copies short bursts into the socket's page fragments of [`FRAGMENT`] octets, also in
-//! order. Unacknowledged octets pin the rest of the oldest and of the newest fragment.
+//! order. Unacknowledged octets pin the rest of the oldest and of the newest fragment. They count
+//! with the blocks: a copy after lent bursts is charged too.
 
 use kernel::page::PAGE_SIZE;
 
@@ -93,6 +94,12 @@ impl Excess {
     #[inline]
     pub(super) fn missing_to_lend(&self, blocks: u32) -> u32 {
         self.missing(self.bound(blocks))
+    }
+
+    /// The octets to charge in addition after TCP has copied a burst; mostly 0.
+    #[inline]
+    pub(super) fn missing_to_copy(&self) -> u32 {
+        self.missing(self.bound(u32::from(self.lent)))
     }
 
     /// Notes a further charge of `octets` octets to the socket.
@@ -316,6 +323,32 @@ mod tests {
         excess.no_fragment();
         assert_eq!(excess.missing_to_lend(1), BLOCK.saturating_sub(KIB64));
         assert!(!excess.has_fragment());
+    }
+
+    #[test]
+    fn a_copy_behind_lent_blocks_is_charged() {
+        let mut excess = Excess::default();
+        excess.copied();
+        assert_eq!(
+            excess.missing_to_copy(),
+            (2 * FRAGMENT).saturating_sub(KIB64)
+        );
+        excess.no_fragment();
+        // A block that the peer pins by one octet, and a second one that is filled in part.
+        lend(&mut excess);
+        excess.closed(BLOCK.into(), 0);
+        lend(&mut excess);
+        excess.acknowledged(u64::from(BLOCK) + 1000, 1001);
+        let beyond = (2 * BLOCK + 2 * FRAGMENT).saturating_sub(KIB64);
+        excess.copied();
+        let missing = excess.missing_to_copy();
+        assert_eq!(missing, (beyond - excess.charged).next_multiple_of(STEP));
+        excess.charged(missing);
+        assert_eq!(excess.missing_to_copy(), 0);
+        // With the first block acknowledged, a part of the charge is surplus.
+        excess.acknowledged(u64::from(BLOCK) + 1000, 1000);
+        assert_eq!(excess.take_surplus(), BLOCK);
+        assert_eq!(excess.missing_to_copy(), 0);
     }
 
     #[test]

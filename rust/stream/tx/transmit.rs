@@ -279,14 +279,14 @@ impl Tx {
             };
             match taken {
                 Ok(n) if n != 0 => {
+                    if burst.copy {
+                        note_copy(ctx, locked);
+                    }
                     let Shared {
                         excess,
                         sent_octets,
                         ..
                     } = &mut *ctx.shared;
-                    if burst.copy {
-                        excess.copied();
-                    }
                     self.blocked = false;
                     burst.at = burst.at.saturating_add(n as u32);
                     *sent_octets = sent_octets.wrapping_add(n as u64);
@@ -471,4 +471,27 @@ fn may_lend(ctx: &mut Ctx<'_>, locked: &mut Locked, blocks: u32) -> bool {
         excess.charged(missing);
     }
     true
+}
+
+/// Notes that TCP has copied a part of a burst. The page fragments of copies are charged as far as
+/// they and the lent blocks exceed what is free of charge.
+///
+/// A refused charge is tried again with the next copy. A limit of TCP or of the memory cgroup is
+/// reached then, so TCP accepts few octets.
+#[inline]
+fn note_copy(ctx: &mut Ctx<'_>, locked: &mut Locked) {
+    let Shared {
+        excess,
+        sent_octets,
+        ..
+    } = &mut *ctx.shared;
+    excess.copied();
+    if excess.missing_to_copy() == 0 {
+        return;
+    }
+    excess.acknowledged(*sent_octets, locked.outstanding());
+    let missing = excess.missing_to_copy();
+    if missing != 0 && locked.charge(missing) {
+        excess.charged(missing);
+    }
 }
