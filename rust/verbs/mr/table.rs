@@ -127,7 +127,7 @@ impl RegionTable {
     /// hold a pin would wait for each other forever.
     ///
     /// Only a region registered by a work request can be invalidated (RFC 5040 section 8.1.1,
-    /// requirements.md DDP-89, RDMAP-36).
+    /// requirements.md DDP-89, RDMAP-36, RDMAP-37).
     ///
     /// | the region is | local work request | Send with Invalidate |
     /// | --- | --- | --- |
