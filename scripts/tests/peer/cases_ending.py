@@ -3,6 +3,7 @@
 owner gets its event in time all the same. The octets that TCP has arrive, FIN follows at an FPDU boundary, and
 no other request is carried out."""
 
+import functools
 import socket
 import time
 
@@ -11,8 +12,9 @@ import rdmap
 from cases_active import connected, segment_of
 from harness import FACTOR, FLUSHED, RW, case, tcp_row
 
-# Seconds until the owner's event, whatever the peer does: one, and another one for a busy machine.
-TOLD_SECONDS = 2.0 * FACTOR
+# Seconds until the owner's event, and until the peer's FIN or reset, whatever the peer does. A busy machine may need
+# some tries.
+TOLD_SECONDS, TRIES = 1.0, 5
 # The time limit of waits, on a busy machine.
 LIMIT_SECONDS = 20 * FACTOR
 # Octets of the receive buffer of a peer that reads nothing, and those of one Write.
@@ -22,19 +24,46 @@ RECVS = 4
 FIN_WAIT1 = "04"
 
 
+class Late(AssertionError):
+    """An end was told after TOLD_SECONDS."""
+
+
+def in_time(begin, what):
+    took = time.monotonic() - begin
+    if took > TOLD_SECONDS:
+        raise Late(f"{what} after {took:.2f} s")
+
+
+def in_one_second(function):
+    """Repeats a case in which an end is told late. One try of several has to be in time at both ends."""
+
+    @functools.wraps(function)
+    def repeat(victim):
+        for left in reversed(range(TRIES)):
+            try:
+                return function(victim)
+            except Late:
+                if not left:
+                    raise
+                victim.close()
+
+    return repeat
+
+
 def expect_disconnected(victim, begin):
     """The event comes in time, and without an error."""
     event = victim.event(LIMIT_SECONDS * 1000)
-    took = time.monotonic() - begin
     assert event, f"no DISCONNECTED within {LIMIT_SECONDS} s, state {victim.ask('state')}"
     assert event[:2] == ("RDMA_CM_EVENT_DISCONNECTED", 0), f"event {event}"
-    assert took <= TOLD_SECONDS, f"DISCONNECTED came after {took:.1f} s"
+    in_time(begin, "DISCONNECTED")
 
 
 def disconnect(victim):
+    """Returns the time of the disconnect."""
     begin = time.monotonic()
     assert victim.ask("disconnect") == "ok"
     expect_disconnected(victim, begin)
+    return begin
 
 
 def flushed(victim, sends):
@@ -51,14 +80,16 @@ def flushed(victim, sends):
         assert left and statuses == [0] * done + [FLUSHED] * left, f"{queue} completions {here}"
 
 
-def until_fin(stream):
-    """The octets of Writes that arrive before FIN."""
+def until_fin(stream, begin=None):
+    """The octets of Writes that arrive before FIN, which comes in time after `begin`."""
     octets = 0
     while True:
         try:
             segment = segment_of(stream, LIMIT_SECONDS)
         except mpa.Closed as closed:
             assert not closed.reset, f"reset instead of FIN, {octets} octets after the event"
+            if begin is not None:
+                in_time(begin, "FIN")
             return octets
         except (TimeoutError, socket.timeout):
             raise AssertionError(f"neither data nor FIN for {LIMIT_SECONDS} s, {octets} octets after the event") from None
@@ -67,13 +98,14 @@ def until_fin(stream):
 
 
 @case("MPA-90 DDP-72 (a Read without an answer)")
+@in_one_second
 def disconnect_while_a_read_is_out(victim):
     stream, _, _ = connected(victim)
     assert victim.ask("read 1 1234 0 100") == "ok"
     assert segment_of(stream).op == rdmap.READ_REQUEST
-    disconnect(victim)
+    begin = disconnect(victim)
     flushed(victim, [1])
-    assert until_fin(stream) == 0, "data from an end that has posted none"
+    assert until_fin(stream, begin) == 0, "data from an end that has posted none"
 
 
 def fill(victim):
@@ -92,6 +124,7 @@ def fill(victim):
 
 
 @case("MPA-90 DDP-72 (more than the peer takes)")
+@in_one_second
 def disconnect_with_more_than_fits(victim):
     stream, _, _ = connected(victim, room=ROOM)
     left = fill(victim)
@@ -111,23 +144,26 @@ def three_writes(victim):
 
 
 @case("MPA-90 DDP-72 (FIN behind a closed window)")
+@in_one_second
 def disconnect_behind_a_closed_window(victim):
     # Data of a complete Write arrives, however late the peer reads it.
     stream, _, _ = connected(victim, room=ROOM)
     three_writes(victim)
-    disconnect(victim)
-    octets = until_fin(stream)
+    begin = disconnect(victim)
+    octets = until_fin(stream, begin)
     assert octets == 3 * SIZE, f"{octets} octets of {3 * SIZE} before FIN"
 
 
 @case("MPA-90 (half closed)")
+@in_one_second
 def disconnect_from_a_peer_that_stays(victim):
     stream, _, _ = connected(victim)
-    disconnect(victim)
-    assert until_fin(stream) == 0, "data from an end that has posted none"
+    begin = disconnect(victim)
+    assert until_fin(stream, begin) == 0, "data from an end that has posted none"
 
 
 @case("MPA-90 DDP-72 (a Read that is half answered)")
+@in_one_second
 def disconnect_in_an_answer(victim):
     stream, _, _ = connected(victim)
     # The initiator sends no further zero-length Write: the peer has sent a message.
@@ -138,12 +174,12 @@ def disconnect_in_an_answer(victim):
     before = victim.memory(RW[0], 100)
     answer = stream.fpdu(rdmap.tagged(rdmap.READ_RESPONSE, sink, sink_to, bytes(range(100))))
     stream.send_raw(answer[:50])
-    disconnect(victim)
+    begin = disconnect(victim)
     got = [victim.poll() for _ in range(RECVS)]
     assert ("send", 1, FLUSHED) in [g and g[:3] for g in got], f"completions {got}"
     # The memory belongs to its owner again, and octets that arrive late change nothing.
     stream.send_raw(answer[50:])
-    assert until_fin(stream) == 0, "data from an end that has posted none"
+    assert until_fin(stream, begin) == 0, "data from an end that has posted none"
     assert victim.memory(RW[0], 100) == before, "the answer of a flushed Read is in memory"
 
 
@@ -154,10 +190,11 @@ def state_of(stream):
 
 
 @case("MPA-90 DDP-72 (asked for something after FIN)")
+@in_one_second
 def disconnect_and_a_late_question(victim):
     stream, made, _ = connected(victim, room=ROOM)
     three_writes(victim)
-    disconnect(victim)
+    begin = disconnect(victim)
     end = time.monotonic() + 5 * FACTOR
     while state_of(stream) != FIN_WAIT1:
         assert time.monotonic() < end, f"no FIN, state {state_of(stream)}"
@@ -165,13 +202,14 @@ def disconnect_and_a_late_question(victim):
     # A later Read Request gets no answer and does not reset the connection: octets that TCP has still arrive.
     stream.send(rdmap.read_request(1, 1, 0, 100, made.rw, made.at(RW)))
     stream.send(rdmap.send(1, b"late"))
-    octets = until_fin(stream)
+    octets = until_fin(stream, begin)
     assert octets == 3 * SIZE, f"{octets} octets of {3 * SIZE} before FIN"
     got = [victim.poll() for _ in range(RECVS)]
     assert [g and g[:3] for g in got] == [("recv", n, FLUSHED) for n in range(RECVS)], f"completions {got}"
 
 
 @case("DDP-74 (a Read that cannot be answered any more)")
+@in_one_second
 def peer_closes_in_front_of_a_read(victim):
     stream, _, _ = connected(victim, room=ROOM)
     left = fill(victim)
@@ -187,6 +225,7 @@ def peer_closes_in_front_of_a_read(victim):
 
 
 @case("DDP-74 (the owner ends the second half)")
+@in_one_second
 def peer_closes_and_the_owner_disconnects(victim):
     stream, _, _ = connected(victim, room=ROOM)
     left = fill(victim)
@@ -197,8 +236,7 @@ def peer_closes_and_the_owner_disconnects(victim):
     begin = time.monotonic()
     assert victim.ask("disconnect") == "ok"
     flushed(victim, left)
-    took = time.monotonic() - begin
-    assert took <= TOLD_SECONDS, f"flushed after {took:.1f} s"
+    in_time(begin, "flushed")
     octets = until_fin(stream)
     assert octets >= left.start * SIZE, f"{octets} octets, {left.start} Writes were complete"
 

@@ -18,6 +18,7 @@ import cases_memory  # noqa: E402,F401
 import cases_active  # noqa: E402,F401
 import cases_silence  # noqa: E402,F401
 import cases_ending  # noqa: E402,F401
+import cases_cut  # noqa: E402,F401
 import harness  # noqa: E402
 
 sys.exit(1 if harness.run(sys.argv[1:]) else 0)

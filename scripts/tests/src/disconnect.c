@@ -4,7 +4,7 @@
  * event in time. Completions come in order and once each, successes before flushes. Data of a successful
  * request is in the peer's memory.
  *
- * usage: disconnect address [factor]       factor stretches the time that the end may take
+ * usage: disconnect address [factor]       factor stretches the time limit of each wait
  */
 #include "pair.h"
 
@@ -19,15 +19,20 @@
 /* Messages that have memory of their own; the others use it again. */
 #define SLOTS 16
 #define DEPTH 256
-/* Repeats until a request is flushed: on a fast machine all may have been sent before the disconnect. */
+/*
+ * Repeats until a request is flushed, and both ends are told in time in one of them. On a fast machine all may have
+ * been sent before the disconnect, and a busy one may be late.
+ */
 #define TRIES 10
+/* Seconds until both events. */
+#define TOLD_SECONDS 1.0
 /* Octets of a message that differ from those of all others, at its beginning and at its end. */
 #define MARK 64
 
 static uint8_t *near, *far;
 static struct ibv_mr *near_mr, *far_mr, *near_back, *far_back;
-/* Seconds until both events: one, and another one for a busy machine. */
-static double limit = 2.0;
+/* The time limit of a wait, in seconds. */
+static double limit = 20.0;
 static const char *what;
 
 /* A case: the requests of each end, and whether b answers the disconnect with its own. */
@@ -113,7 +118,7 @@ static int collect(struct ibv_cq *cq, const char *queue)
 	struct ibv_wc wc;
 
 	for (i = 0; i < COUNT; i++) {
-		if (wait_completion(cq, &wc, 10 * limit))
+		if (wait_completion(cq, &wc, limit))
 			fail("%s: %s: completion %d does not come", what, queue, i);
 		if (wc.wr_id != (uint64_t)i)
 			fail("%s: %s: completion of %d instead of %d", what, queue, (int)wc.wr_id, i);
@@ -128,8 +133,8 @@ static int collect(struct ibv_cq *cq, const char *queue)
 	return good;
 }
 
-/* Waits for DISCONNECTED at both ends; b may answer with its own. */
-static void both_are_told(struct pair *p, double begin, const struct test *test)
+/* Waits for DISCONNECTED at both ends; b may answer with its own. Returns the seconds until the later event. */
+static double both_are_told(struct pair *p, double begin, const struct test *test)
 {
 	int answers = test->b_answers;
 
@@ -138,7 +143,7 @@ static void both_are_told(struct pair *p, double begin, const struct test *test)
 	while (!at[0] || !at[1]) {
 		struct pollfd fd = { .fd = p->events->fd, .events = POLLIN };
 		struct rdma_cm_event *event;
-		int is_b, ms = (begin + 10 * limit - now()) * 1000;
+		int is_b, ms = (begin + limit - now()) * 1000;
 
 		if (ms <= 0 || poll(&fd, 1, ms) != 1)
 			fail("%s: after %.1f s the %s end has not been told", what, now() - begin,
@@ -156,12 +161,12 @@ static void both_are_told(struct pair *p, double begin, const struct test *test)
 		if (is_b && answers && rdma_disconnect(p->b.id))
 			fail("%s: the other end cannot disconnect", what);
 	}
-	if (at[0] > limit || at[1] > limit)
-		fail("%s: told after %.2f and %.2f s", what, at[0], at[1]);
 	printf("%s: told after %.3f and %.3f s", what, at[0], at[1]);
+	return at[0] > at[1] ? at[0] : at[1];
 }
 
-static int run(const char *address, const struct test *test, int round)
+/* Returns the number of successes, and in @told the seconds until both ends are told. */
+static int run(const char *address, const struct test *test, int round, double *told)
 {
 	struct pair_options options = pair_defaults();
 	enum ibv_wr_opcode opcode = test->by_a;
@@ -192,7 +197,7 @@ static int run(const char *address, const struct test *test, int round)
 	begin = now();
 	if (rdma_disconnect(p.a.id))
 		fail("%s: rdma_disconnect", what);
-	both_are_told(&p, begin, test);
+	*told = both_are_told(&p, begin, test);
 	done = collect(p.a.send_cq, "the disconnecting end's send queue");
 	printf(", %d of %d were done\n", done, COUNT);
 	if (!test->b_posts && !test->no_receives)
@@ -212,10 +217,25 @@ static int run(const char *address, const struct test *test, int round)
 	return done;
 }
 
+static void repeat(const char *address, const struct test *test, int round)
+{
+	double told, least = limit;
+	int try, flushed = 0;
+
+	for (try = 0; try < TRIES && !(flushed && least <= TOLD_SECONDS); try++) {
+		flushed |= run(address, test, round + try, &told) < COUNT;
+		if (told < least)
+			least = told;
+	}
+	if (!flushed)
+		fail("%s: all of it was sent, in every try", test->name);
+	if (least > TOLD_SECONDS)
+		fail("%s: told after %.2f s at least", test->name, least);
+}
+
 int main(int argc, char **argv)
 {
 	size_t i;
-	int try;
 
 	if (argc < 2)
 		fail("usage: disconnect address [factor]");
@@ -224,10 +244,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	near = memory();
 	far = memory();
-	for (i = 0; i < sizeof(tests) / sizeof(*tests); i++) {
-		for (try = 0; run(argv[1], &tests[i], i * TRIES + try) == COUNT; try++)
-			if (try == TRIES)
-				fail("%s: all of it was sent, in every try", tests[i].name);
-	}
+	for (i = 0; i < sizeof(tests) / sizeof(*tests); i++)
+		repeat(argv[1], &tests[i], i * TRIES);
 	return 0;
 }

@@ -10,7 +10,7 @@
  *   accept IRD ORD RECVS SIZE DATA -> made ... | error ERRNO
  *   reject DATA                    -> ok | error ERRNO
  *   send ID LEN FLAGS              -> ok | error ERRNO      (FLAGS: f = fence, s = solicited, - = none)
- *   write|read ID STAG TO LEN      -> ok | error ERRNO      (local memory: the rw region)
+ *   write|read ID STAG TO LEN      -> ok | error ERRNO      (local memory: the rw region; if longer, receive buffers)
  *   poll MS                        -> wc send|recv ID STATUS LEN | none
  *   arm all|solicited              -> ok                    (the receive CQ)
  *   notified MS                    -> yes | none
@@ -203,6 +203,10 @@ static int do_post(enum ibv_wr_opcode opcode, int id, uint32_t stag, uint64_t to
 		.wr_id = id, .sg_list = &sge, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED,
 	}, *bad;
 
+	if (len > rw->length) {
+		sge.addr = (uintptr_t)buffers;
+		sge.lkey = recv_mr->lkey;
+	}
 	wr.wr.rdma.remote_addr = to;
 	wr.wr.rdma.rkey = stag;
 	if (strchr(flags, 'f'))

@@ -10,8 +10,8 @@
 
 extern struct end me;
 extern uint8_t *arena, *buffers;
-/* The region with all rights. */
-extern struct ibv_mr *rw;
+/* The region with all rights, and that of all receive buffers. */
+extern struct ibv_mr *rw, *recv_mr;
 /* Octets of a receive buffer. */
 extern uint32_t recv_size;
 

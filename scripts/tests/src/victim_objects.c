@@ -9,11 +9,11 @@
 
 struct end me;
 uint8_t *arena, *buffers;
-struct ibv_mr *rw;
+struct ibv_mr *rw, *recv_mr;
 uint32_t recv_size;
 
 static struct ibv_pd *other_pd;
-static struct ibv_mr *wo, *ro, *local, *foreign, *recv_mr;
+static struct ibv_mr *wo, *ro, *local, *foreign;
 
 void find_memory(void)
 {
