@@ -9,6 +9,7 @@
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
 # The time limit is less than the peer's wait. direct_timeout_ms is the old name of rendezvous_timeout_ms.
-RSIW_PARAMS="direct_timeout_ms=1500 $RSIW_PARAMS"
+# rnr_timeout_ms differs from the waits of the cases.
+RSIW_PARAMS="direct_timeout_ms=1500 rnr_timeout_ms=3000 $RSIW_PARAMS"
 single_bed
 timeout -k 5 $((200 * FACTOR)) "$RSIW_TESTBIN/rnr" "$RDMA_V4" r0 1 "$@" 2>&1 || die "rnr: status $?"

@@ -9,7 +9,7 @@ import rdmap
 from cases_active import connected
 from harness import FACTOR, case
 
-# The octets of a Write, several times those that the module hands to TCP in one call, and the number of Writes, more
+# The octets of a Write: several times those that the module hands to TCP in one call. The number of Writes is more
 # than TCP takes at both ends.
 SIZE, POSTED = 200000, 40
 # The octets of the receive buffer, and the receives that are posted.

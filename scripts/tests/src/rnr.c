@@ -6,8 +6,8 @@
  *
  * streams: an end posts its receives late, and every message arrives once, in order and whole. Connections are
  * made by rendezvous and over rdma_cm; receives come from queues of their own and from shared ones.
- * for_ever, soon, bound, at_once, uneven, error, destroyed, killed, left: at their functions. beside: other
- * connections are not delayed.
+ * for_ever, soon, bound, at_once, uneven, error, reset, sqd, destroyed, killed, left: at their functions.
+ * beside: other connections are not delayed. The module's rnr_timeout_ms is DEFAULT_SECONDS.
  */
 #include "pair.h"
 
@@ -25,12 +25,13 @@
 #define START_MS	20	/* before the first receive is posted */
 #define LIMIT_SECONDS	60.0
 #define STEP_SECONDS	10.0
-#define DEFAULT_SECONDS	10.0	/* the default of the module's rnr_timeout_ms */
-#define FOR_EVER_MS	6000	/* several times the module's rendezvous_timeout_ms */
+#define DEFAULT_SECONDS	3.0	/* the module's rnr_timeout_ms */
+#define FOR_EVER_MS	6000	/* several times the module's rendezvous_timeout_ms, and twice DEFAULT_SECONDS */
 #define MESSAGES	301
 #define OTHERS		12
 #define FULL		2	/* of them send more than TCP takes */
-#define SLACK_MS	20	/* that the least of several times waits for a processor */
+#define SOON_MS		15	/* a look after 4 ms, and a busy machine */
+#define LATER_MS	100	/* the same after 32 ms */
 
 struct shape {
 	int depth;		/* receives posted at a time */
@@ -323,7 +324,7 @@ static void streams(void)
 	}
 }
 
-/* Much longer than the time limit for a silent peer; the window is closed most of the time. */
+/* Much longer than the limits for a silent peer and of a hold by rdma_cm; the window is closed most of the time. */
 static void for_ever(void)
 {
 	const struct shape s = { 4, 0, MAX_SIZE, 16 };
@@ -419,8 +420,8 @@ static void bound(void)
 
 	wait_for_state(&t.b, IBV_QPS_ERR, "no receive in time");
 	us = counter("rnr_held_us") - us;
-	if (us < 122880)
-		fail("held for %lu us only", us);
+	if (us < 122880 || us >= DEFAULT_SECONDS / 2 * 1e6)
+		fail("held for %lu us", us);
 	expect_failure(&t.a, UNDER_WAY, IBV_WC_GENERAL_ERR);
 	wait_for_state(&t.a, IBV_QPS_ERR, "after the Terminate");
 	timeouts = counter("rnr_timeouts") - timeouts;
@@ -515,6 +516,99 @@ static void error(void)
 	wait_for_state(&t.a, IBV_QPS_ERR, "the other end");
 	ibv_dereg_mr(mr);
 	ibv_dereg_mr(to);
+	close_two(&t);
+}
+
+static void to_state(struct end *e, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = { .qp_state = state };
+
+	if (ibv_modify_qp(e->qp, &attr, IBV_QP_STATE))
+		fail("ibv_modify_qp to state %d", state);
+}
+
+static int drain(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+	int n = 0;
+
+	while (ibv_poll_cq(cq, 1, &wc) == 1)
+		n++;
+	return n;
+}
+
+/* The receiver is put into error and reset. Connected again, the pair has a hold like the first. */
+static void reset(void)
+{
+	const struct shape s = { 1, 0, 64, 1 };
+	unsigned long holds, held;
+	struct ibv_mr *mr, *to;
+	struct ibv_wc wc;
+	struct two t;
+	int i;
+
+	mr = open_held(&t, 0, &for_ever_wait);
+	to = must_register(t.b.pd, received, s.size, IBV_ACCESS_LOCAL_WRITE);
+	for (i = 0; i < 2; i++) {
+		to_state(&t.b, IBV_QPS_ERR);
+		to_state(&t.b, IBV_QPS_RESET);
+		wait_for_state(&t.a, IBV_QPS_ERR, "the other end");
+		held = counter("rnr_held_us");
+		usleep(100000);
+		if (counter("rnr_held_us") != held)
+			fail("the Send is held still");
+		to_state(&t.a, IBV_QPS_RESET);
+		drain(t.a.send_cq);
+		if (drain(t.b.recv_cq))
+			fail("a completion of the receiver");
+		holds = counter("rnr_holds");
+		connect_end(&t.b, t.a.qp->qp_num, &for_ever_wait);
+		connect_end(&t.a, t.b.qp->qp_num, &for_ever_wait);
+		post_send(&t.a, mr, &s, i);
+		wait_for_holds(holds, 1);
+	}
+	post_recv(&t.b, to, &s, 0);
+	if (wait_completion(t.b.recv_cq, &wc, STEP_SECONDS))
+		fail("a late receive of the pair connected again does not complete");
+	check_message(&wc, &s, 1);
+	ibv_dereg_mr(mr);
+	ibv_dereg_mr(to);
+	close_two(&t);
+}
+
+/* A graceful end of the receiver: the Send is held, and delivered. Without a receive the end has its own limit. */
+static void sqd(void)
+{
+	const struct shape s = { 1, 0, 64, 1 };
+	unsigned long holds = counter("rnr_holds");
+	struct ibv_mr *mr, *to;
+	struct ibv_wc wc;
+	struct two t;
+
+	open_two(&t, 0, &for_ever_wait);
+	to = must_register(t.b.pd, received, s.size, IBV_ACCESS_LOCAL_WRITE);
+	mr = post_sends(&t.a, s.size, 1);
+	wait_for_holds(holds, 1);
+	to_state(&t.b, IBV_QPS_SQD);
+	usleep(START_MS * 1000);
+	post_recv(&t.b, to, &s, 0);
+	if (wait_completion(t.b.recv_cq, &wc, STEP_SECONDS))
+		fail("a Send that is held in SQD is not delivered");
+	check_message(&wc, &s, 0);
+	wait_for_state(&t.b, IBV_QPS_ERR, "after the graceful end");
+	wait_for_state(&t.a, IBV_QPS_ERR, "the other end");
+	ibv_dereg_mr(mr);
+	ibv_dereg_mr(to);
+	close_two(&t);
+
+	holds = counter("rnr_holds");
+	open_two(&t, 0, &for_ever_wait);
+	mr = post_sends(&t.a, s.size, 1);
+	wait_for_holds(holds, 1);
+	to_state(&t.b, IBV_QPS_SQD);
+	wait_for_state(&t.b, IBV_QPS_ERR, "a graceful end with a held Send");
+	wait_for_state(&t.a, IBV_QPS_ERR, "the other end");
+	ibv_dereg_mr(mr);
 	close_two(&t);
 }
 
@@ -624,17 +718,17 @@ static double answer_ms(int shared, int held_ms, int tries)
 	return least * 1e3;
 }
 
-/* A receive is found within 4 ms in the first quarter of a second, and within 32 ms then (docs/design.md). */
+/*
+ * A receive is found within 4 ms in the first quarter of a second, and within 32 ms after two seconds
+ * (docs/receive.md). Without the limits receives would be found after up to an eighth of the hold.
+ */
 static void soon(void)
 {
-	/* Without the limits receives would be found after an eighth of the hold. */
-	const char *factor = getenv("RSIW_TIME_FACTOR");
-	double slack = SLACK_MS * (factor ? atoi(factor) : 1);
-	double late[] = { answer_ms(0, 240, 5), answer_ms(1, 240, 5), answer_ms(1, 2100, 2) };
+	double late[] = { answer_ms(0, 240, 8), answer_ms(1, 240, 8), answer_ms(1, 2100, 3) };
 
 	printf("receives 240 ms late are found in %.1f ms, shared ones in %.1f ms, 2.1 s late in %.1f ms\n",
 	       late[0], late[1], late[2]);
-	if (late[0] > 4 + slack || late[1] > 4 + slack || late[2] > 32 + 3 * slack)
+	if (late[0] > SOON_MS || late[1] > SOON_MS || late[2] > LATER_MS)
 		fail("that is late");
 }
 
@@ -738,7 +832,8 @@ static const struct {
 } cases[] = {
 	{ "streams", streams }, { "for_ever", for_ever }, { "soon", soon }, { "bound", bound },
 	{ "at_once", at_once }, { "uneven", uneven }, { "set_late", set_late }, { "error", error },
-	{ "destroyed", destroyed }, { "killed", killed }, { "left", left }, { "beside", beside },
+	{ "reset", reset }, { "sqd", sqd }, { "destroyed", destroyed }, { "killed", killed },
+	{ "left", left }, { "beside", beside },
 };
 
 static int is_wanted(const char *name, int argc, char **argv)
