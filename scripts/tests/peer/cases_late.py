@@ -8,10 +8,12 @@ import socket
 import time
 
 import rdmap
-from harness import RNR_SECONDS, RW, Link, case
+from harness import RNR_SECONDS, RW, Link, case, check_terminate
 
 # Octets to a segment; the last is more than any of these messages.
 PIECES = (1, 7, 30, 4000)
+# enum ibv_wc_status.
+LOC_PROT_ERR, FLUSHED = 4, 5
 # include/uapi/linux/if_ether.h
 ETH_P_ALL = 3
 
@@ -102,6 +104,63 @@ def reset_behind_a_held_send(victim):
     victim.expect_event("DISCONNECTED", int(RNR_SECONDS * 500), errno.ECONNRESET)
     assert time.monotonic() - begin < RNR_SECONDS / 2
     assert victim.ask("state") == "ERR", "the QP's state"
+
+
+@case("DDP-65 RDMAP-31")
+def terminate_behind_a_held_send(victim):
+    """A Terminate is read in order, behind the Send. The FIN that follows is reported in a second."""
+    link = Link(victim, recvs=0)
+    assert victim.ask("read 7 1234 0 100") == "ok"
+    link.stream.send(rdmap.send(1, b"last words"))
+    link.recv_segment().read()
+    held(victim, link)
+    begin = time.monotonic()
+    link.stream.send(rdmap.terminate(0, 0, 0))
+    link.stream.sock.shutdown(socket.SHUT_WR)
+    victim.expect_event("DISCONNECTED", ms=int(RNR_SECONDS * 500))
+    assert time.monotonic() - begin < RNR_SECONDS / 2, "DISCONNECTED is late"
+    assert victim.ask("state") == "RTS", "the QP's state"
+    receives(victim, 0, b"last words")
+    got = victim.poll()
+    assert got and got[:3] == ("send", 7, FLUSHED), f"completion {got} of the Read"
+    assert victim.ask("state") == "ERR", "the QP's state"
+    assert victim.event(100) is None, "a second event"
+    link.stream.expect_close()
+
+
+@case("DDP-65 RDMAP-31")
+def terminate_and_no_receive(victim):
+    """The hold ends at its limit, too, where a Terminate is behind it."""
+    link = Link(victim, recvs=0)
+    begin = time.monotonic()
+    link.stream.send(rdmap.send(1, b"lost"), rdmap.terminate(0, 0, 0))
+    link.stream.sock.shutdown(socket.SHUT_WR)
+    victim.expect_event("DISCONNECTED", ms=int(RNR_SECONDS * 500))
+    bad = rdmap.send(1, b"lost")
+    link.expect_terminate("1/2/02", bad)
+    assert time.monotonic() - begin > 0.95 * RNR_SECONDS, "the hold is short"
+    assert victim.ask("state") == "ERR", "the QP's state"
+
+
+@case("DDP-65 RDMAP-65")
+def local_error_with_a_held_send(victim):
+    """A Send with a bad local key ends the hold, and a Terminate leaves."""
+    link = Link(victim, recvs=0)
+    link.stream.send(rdmap.send(1, b"lost"))
+    held(victim, link)
+    begin = time.monotonic()
+    assert victim.ask("send 7 100 b") == "ok"
+    segment = link.recv_segment()
+    assert segment.is_terminate(), f"segment {segment.raw[:20].hex()}"
+    check_terminate(segment, "0/0/00")
+    link.stream.expect_close()
+    assert time.monotonic() - begin < RNR_SECONDS / 2, "the hold went on"
+    assert victim.poll() == ("send", 7, LOC_PROT_ERR, 0), "the completion"
+    victim.expect_event("DISCONNECTED")
+    assert victim.ask("state") == "ERR", "the QP's state"
+    # The Send is dropped: a receive that is posted now is flushed.
+    assert victim.ask("recv 0") == "ok"
+    assert victim.poll() == ("recv", 0, FLUSHED, 0), "the receive"
 
 
 @case("DDP-65")

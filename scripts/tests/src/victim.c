@@ -9,7 +9,7 @@
  *   event MS                       -> event NAME STATUS IRD ORD DATA | none
  *   accept IRD ORD RECVS SIZE DATA -> made ... | error ERRNO
  *   reject DATA                    -> ok | error ERRNO
- *   send ID LEN FLAGS              -> ok | error ERRNO      (FLAGS: f = fence, s = solicited, - = none)
+ *   send ID LEN FLAGS              -> ok | error ERRNO      (FLAGS: f = fence, s = solicited, b = a bad local key, - = none)
  *   write|read ID STAG TO LEN      -> ok | error ERRNO      (local memory: the rw region; if longer, receive buffers)
  *   poll MS                        -> wc send|recv ID STATUS LEN | none
  *   arm all|solicited              -> ok                    (the receive CQ)
@@ -207,6 +207,8 @@ static int do_post(enum ibv_wr_opcode opcode, int id, uint32_t stag, uint64_t to
 		sge.addr = (uintptr_t)buffers;
 		sge.lkey = recv_mr->lkey;
 	}
+	if (strchr(flags, 'b'))
+		sge.lkey ^= 0x100;
 	wr.wr.rdma.remote_addr = to;
 	wr.wr.rdma.rkey = stag;
 	if (strchr(flags, 'f'))
