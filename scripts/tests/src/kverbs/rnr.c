@@ -2,9 +2,12 @@
 /*
  * Receiver not ready: a Send that finds no receive is delivered when one is posted. If none is
  * posted in time, the sender's oldest incomplete Send fails with IB_WC_RNR_RETRY_EXC_ERR.
+ * ib_drain_qp() ends the hold, and the connection.
  */
 #include <linux/delay.h>
 #include <linux/irqflags.h>
+#include <linux/jiffies.h>
+#include <linux/ktime.h>
 #include <linux/slab.h>
 
 #include "kverbs.h"
@@ -12,6 +15,7 @@
 #define RNR_LEN		(256 * 1024)
 #define RNR_SENDS	48		/* more than TCP's two ends take */
 #define RNR_HELD_MS	100
+#define RNR_DRAIN_MS	5000		/* half of the module's rnr_timeout_ms */
 #define RNR_TIMER	30		/* 327.68 ms: all Sends are posted before */
 
 static int post(struct kv_end *e, struct ib_sge *sge, struct kv_wait **w)
@@ -34,6 +38,7 @@ static int delivered_late(struct kv_pair *p, struct ib_sge *from, struct ib_sge 
 	int i, err;
 
 	for (i = 0; i < 4; i++) {
+		memset((void *)(uintptr_t)to->addr, 0, to->length);
 		received = kv_wait_new();
 		recv.wr_cqe = &received->cqe;
 		err = post(&p->a, from, &sent) ?: kv_wait_for(sent, "Send without a receive") ?:
@@ -51,6 +56,10 @@ static int delivered_late(struct kv_pair *p, struct ib_sge *from, struct ib_sge 
 			return err;
 		if (received->wc.byte_len != from->length) {
 			pr_err("rsiw_kverbs_test: a late receive of %u octets\n", received->wc.byte_len);
+			return -EIO;
+		}
+		if (memcmp((void *)(uintptr_t)from->addr, (void *)(uintptr_t)to->addr, from->length)) {
+			pr_err("rsiw_kverbs_test: late receive %d has other octets\n", i);
 			return -EIO;
 		}
 	}
@@ -87,6 +96,75 @@ static int ended_in_time(struct kv_pair *p, struct ib_sge *from)
 	return err;
 }
 
+static int in_error(struct kv_end *e, const char *what)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(RNR_DRAIN_MS);
+	struct ib_qp_init_attr init;
+	struct ib_qp_attr attr;
+	int err;
+
+	do {
+		err = ib_query_qp(e->id->qp, &attr, IB_QP_STATE, &init);
+		if (err || attr.qp_state == IB_QPS_ERR)
+			return err;
+		msleep(10);
+	} while (time_before(jiffies, end));
+	pr_err("rsiw_kverbs_test: %s: state %d\n", what, attr.qp_state);
+	return -ETIMEDOUT;
+}
+
+/* @holder has a Send without a receive, and drains. */
+static int drained(struct kv_end *sender, struct kv_end *holder, const char *what)
+{
+	struct ib_sge none = { .lkey = sender->pd->local_dma_lkey };
+	struct kv_wait *sent;
+	ktime_t begun;
+	int err;
+
+	err = post(sender, &none, &sent) ?: kv_wait_for(sent, what) ?: kv_expect(sent, what);
+	if (err)
+		return err;
+	msleep(RNR_HELD_MS);
+	begun = ktime_get();
+	ib_drain_qp(holder->id->qp);
+	if (ktime_ms_delta(ktime_get(), begun) > RNR_DRAIN_MS) {
+		pr_err("rsiw_kverbs_test: %s: ib_drain_qp() took %lld ms\n", what, ktime_ms_delta(ktime_get(), begun));
+		return -ETIMEDOUT;
+	}
+	return in_error(holder, what) ?: in_error(sender, what);
+}
+
+/* With an SRQ the connecting end holds. The accepting end may send after the first message (RFC 5044 7.1.2). */
+static int drained_pair(const struct sockaddr *to, enum ib_poll_context poll, bool srq)
+{
+	const char *what = srq ? "drain of a held Send, with an SRQ" : "drain of a held Send";
+	struct kv_pair *p = kzalloc(sizeof(*p), GFP_KERNEL);
+	struct kv_wait *received;
+	struct ib_recv_wr recv = {};
+	struct ib_send_wr send = { .opcode = IB_WR_SEND };
+	int err;
+
+	if (!p)
+		return -ENOMEM;
+	err = kv_connect(p, to, &(struct kv_how){ .poll = poll, .srq = srq });
+	if (err)
+		goto out;
+	if (srq) {
+		received = kv_wait_new();
+		recv.wr_cqe = &received->cqe;
+		err = ib_post_recv(p->b.id->qp, &recv, NULL);
+		err = err ?: kv_post_and_wait(&p->a, &send, &send, what);
+		err = err ?: kv_wait_for(received, what) ?: kv_expect(received, what);
+		err = err ?: drained(&p->b, &p->a, what);
+	} else {
+		err = drained(&p->a, &p->b, what);
+	}
+	kv_disconnect(p);
+out:
+	kfree(p);
+	return err;
+}
+
 int kv_rnr(const struct sockaddr *to, enum ib_poll_context poll)
 {
 	struct kv_pair *p = kzalloc(sizeof(*p), GFP_KERNEL);
@@ -104,13 +182,10 @@ int kv_rnr(const struct sockaddr *to, enum ib_poll_context poll)
 	sink.lkey = p->b.pd->local_dma_lkey;
 	kv_random_bytes(from, RNR_LEN);
 	err = delivered_late(p, &source, &sink);
-	if (!err && memcmp(from, into, source.length)) {
-		pr_err("rsiw_kverbs_test: a late receive has other octets\n");
-		err = -EIO;
-	}
 	source.length = RNR_LEN;
 	err = err ?: ended_in_time(p, &source);
 	kv_disconnect(p);
+	err = err ?: drained_pair(to, poll, false) ?: drained_pair(to, poll, true);
 out:
 	kfree(into);
 	kfree(from);
