@@ -3,8 +3,8 @@
 # time limit: 300
 # runs on: 7.2
 # The memory that this machine holds for peers that read nothing (src/unread.py), on 64 connections at once:
-# their Read Responses, and RDMA Writes of a local program. The path has a delay or none, messages are long, or
-# few octets of many fragments. Memory after the end of the program is measured as well. At most 64 KiB a
+# their Read Responses, and RDMA Writes of a local program. Their Sends find no receive, and are held. The path has
+# a delay or none, messages are long, or few octets of many fragments. Memory after the end of the program is measured as well. At most 64 KiB a
 # connection are outside of TCP's accounting, and so of its limits (docs/receive.md, "Memory beyond TCP's
 # accounting"). Reclaim frees the buffers that CPUs keep.
 # shellcheck source=../lab/guest/lib.sh
@@ -46,6 +46,8 @@ reclaimed() {
 
 restore_tcp_mem() { echo "$tcp_mem" >"$TCP_MEM"; }
 
+# Sends are held for as long as the memory is measured.
+RSIW_PARAMS="rnr_timeout_ms=600000 $RSIW_PARAMS"
 rsiw_load
 veth_bed
 make_link r0 rv0
@@ -54,6 +56,8 @@ unread near "$CONNECTIONS" 4200,20000 read write
 unread near "$CONNECTIONS" 57000 left
 unread near 12 57000 queued
 unread near 16 64 shared
+# The longest FPDU, almost 64 KiB.
+unread near "$CONNECTIONS" 65000 held
 # With 2 MiB unregulated a charge is refused as soon as all sockets have a half: TCP gets copies.
 tcp_mem=$(cat "$TCP_MEM")
 DONE_HOOK=restore_tcp_mem

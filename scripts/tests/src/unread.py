@@ -12,6 +12,7 @@ By ROLE:
   write   RDMA Writes
   shared  few and small Read Responses; between two of them another connection receives many
   queued  RDMA Writes that all arrive and wait in large receive buffers; the peers read a part
+  held    the peers send instead: a Send each, in two parts, for which no receive is posted
   left    as many RDMA Writes as TCP takes, none of which arrives; then the program disconnects, and its
           sockets are released
 
@@ -19,6 +20,7 @@ Free memory must not fall by more than what TCP accounts (/proc/net/sockstat), o
 queued. OCTETS for each connection and SLACK for the machine come on top. Memory of programs, of the page cache and of
 the heads of socket buffers counts as free: TCP accounts the heads, and their number depends on the machine's speed."""
 
+import glob
 import os
 import socket
 import subprocess
@@ -29,7 +31,7 @@ import mpa
 import rdmap
 
 # What other code allocates meanwhile: slabs that are not in HEADS. Less of it where few connections send.
-SLACK = {"queued": 2 << 20}
+SLACK = {"queued": 2 << 20, "held": 2 << 20}
 MOST_SLACK = 4 << 20
 # Lines of /proc/meminfo. Cached has the pages of tmpfs too.
 AS_FREE = ("MemFree", "AnonPages", "Cached", "Buffers", "PageTables", "KernelStack")
@@ -47,6 +49,8 @@ RECEIVE_BUFFER = {"queued": 4 << 20}
 SO_RCVBUFFORCE = 33
 # Queued octets that a peer reads: a part of a buffer of the sender.
 PART = 30000
+# Octets of the first part of a Send.
+FIRST_PART = 1000
 SECONDS = 30 * int(os.environ.get("RSIW_TIME_FACTOR", "1"))
 
 
@@ -175,9 +179,9 @@ def orphans():
     return int(words[words.index("orphan") + 1])
 
 
-def wait_for(what, holds):
+def wait_for(what, done):
     end = time.monotonic() + SECONDS
-    while not holds():
+    while not done():
         if time.monotonic() > end:
             sys.exit(f"FAIL: after {SECONDS} s still not: {what()}")
         time.sleep(0.1)
@@ -206,8 +210,31 @@ def shared(size, count, streams, stag, at):
                 skip_response(other, PIECE)
 
 
+def holds():
+    """The Sends that any device has held for want of a receive."""
+    total = 0
+    for path in glob.glob("/sys/class/infiniband/*/ports/1/hw_counters/rnr_holds"):
+        total += first_number(path)
+    return total
+
+
+def held(size, streams):
+    """A Send of `size` octets on each connection, in two parts, so that its FPDU is in the reassembly buffer."""
+    before = holds()
+    # Without markers the FPDUs of all connections are the same. CRCs take long here.
+    fpdu = streams[0].fpdu(rdmap.send(1, bytes(size)))
+    for part in fpdu[:FIRST_PART], fpdu[FIRST_PART:]:
+        for stream in streams:
+            stream.send_raw(part)
+        time.sleep(0.5)
+    wait_for(lambda: f"{len(streams)} Sends are held: {holds() - before}", lambda: holds() == before + len(streams))
+
+
 def unread(program, role, size, streams, stag, at):
     """Makes the program send messages of `size` octets on each connection; returns the octets in all."""
+    if role == "held":
+        held(size, streams)
+        return size * len(streams)
     count = MESSAGES[role] // size
     if role == "queued":
         # Each message is a burst of its own.
@@ -264,7 +291,7 @@ def main():
             lossy(interface, "add")
         sent = unread(program, role, size, streams, stag, at)
         # TCP has all unread octets.
-        if role != "shared":
+        if role not in ("shared", "held"):
             wait_for(
                 lambda: f"TCP has {sent} octets: has {with_tcp(port, namespace)}, accounts {tcp_memory() - accounted}",
                 lambda: with_tcp(port, namespace) >= sent,
@@ -279,7 +306,7 @@ def main():
             # Headers and trailers of FPDUs count as well. By now all octets are acknowledged: none counts twice.
             sent = with_tcp(port, namespace)
         gone, more = free - now[0], now[1] - accounted
-        if more < sent - uncertain() and role != "shared":
+        if more < sent - uncertain() and role not in ("shared", "held"):
             sys.exit(f"FAIL: {role} of {size}: {sent} octets were sent, but TCP accounts {more} more")
         # TCP accounts more for short buffers than they have, so the limit for queued ones is their octets.
         beyond = gone - (sent if role == "queued" else more)
