@@ -2,6 +2,7 @@
 """Failing allocations, where the kernel has fault injection (Documentation/fault-injection)."""
 
 import contextlib
+import functools
 import os
 
 DIRECTORY = "/sys/kernel/debug/fail_page_alloc"
@@ -30,11 +31,17 @@ def no_large_blocks():
         write("probability", 0)
 
 
-def driver_range():
-    """The addresses of the driver's functions."""
+@functools.cache
+def functions():
+    """The functions of the kernel and its modules: address, symbol, and the module if it is one's."""
     with open("/proc/kallsyms", encoding="ascii") as file:
         rows = [line.split() for line in file]
-    found = [int(row[0], 16) for row in rows if row[3:] == ["[rsiw]"] and row[1] in "tT"]
+    return sorted((int(row[0], 16), row[2], *row[3:]) for row in rows if row[1] in "tT")
+
+
+def driver_range():
+    """The addresses of the driver's functions."""
+    found = [row[0] for row in functions() if row[2:] == ("[rsiw]",)]
     assert found and max(found), "the kernel does not tell the driver's addresses"
     return min(found), max(found) + 1
 
@@ -69,11 +76,9 @@ def refused_blocks(percent):
 
 def function_range(name):
     """The addresses of a function: of C by its name, of Rust by the end of its symbol."""
-    with open("/proc/kallsyms", encoding="ascii") as file:
-        rows = [line.split() for line in file]
-    code = sorted((int(row[0], 16), row[2]) for row in rows if row[1] in "tT")
-    found = [(address, next(after for after, _ in code[at:] if after > address))
-             for at, (address, symbol) in enumerate(code)
+    code = functions()
+    found = [(address, next(row[0] for row in code[at:] if row[0] > address))
+             for at, (address, symbol, *_) in enumerate(code)
              if symbol == name or symbol.startswith("_R") and symbol.endswith(name)]
     assert len(found) == 1, f"{len(found)} functions with {name}"
     return found[0]
