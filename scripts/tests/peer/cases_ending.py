@@ -9,7 +9,7 @@ import time
 
 import mpa
 import rdmap
-from cases_active import connected, segment_of
+from cases_active import ALL_FLUSHED, connected, segment_of
 from harness import FACTOR, FLUSHED, RW, case, tcp_row
 
 # Seconds until the owner's event, and until the peer's FIN or reset, whatever the peer does. A busy machine may need
@@ -175,8 +175,7 @@ def disconnect_in_an_answer(victim):
     answer = stream.fpdu(rdmap.tagged(rdmap.READ_RESPONSE, sink, sink_to, bytes(range(100))))
     stream.send_raw(answer[:50])
     begin = disconnect(victim)
-    got = [victim.poll() for _ in range(RECVS)]
-    assert ("send", 1, FLUSHED) in [g and g[:3] for g in got], f"completions {got}"
+    victim.expect_completions([(1, FLUSHED)], ALL_FLUSHED[1:])
     # The memory belongs to its owner again, and octets that arrive late change nothing.
     stream.send_raw(answer[50:])
     assert until_fin(stream, begin) == 0, "data from an end that has posted none"
@@ -204,8 +203,7 @@ def disconnect_and_a_late_question(victim):
     stream.send(rdmap.send(1, b"late"))
     octets = until_fin(stream, begin)
     assert octets == 3 * SIZE, f"{octets} octets of {3 * SIZE} before FIN"
-    got = [victim.poll() for _ in range(RECVS)]
-    assert [g and g[:3] for g in got] == [("recv", n, FLUSHED) for n in range(RECVS)], f"completions {got}"
+    victim.expect_completions(recvs=ALL_FLUSHED)
 
 
 @case("DDP-74 (a Read that cannot be answered any more)")
@@ -250,6 +248,5 @@ def terminate_leaves_a_read_alone(victim):
         rest = len(quoted).to_bytes(2, "big") + quoted[:-1]
         stream.send(rdmap.terminate(*error, flags=6, rest=rest))
         stream.expect_close()
-        got = [victim.poll() for _ in range(1 + RECVS)]
-        assert ("send", 1, FLUSHED) in [g and g[:3] for g in got], f"Terminate {error}: completions {got}"
+        victim.expect_completions([(1, FLUSHED)], ALL_FLUSHED)
         victim.close()

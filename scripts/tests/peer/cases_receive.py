@@ -189,6 +189,7 @@ def terminate_received(victim):
         link.stream.expect_close()
         victim.expect_completions(recvs=[(0, FLUSHED), (1, FLUSHED)])
         assert victim.ask("state") == "ERR", "the QP's state"
+        victim.expect_event("DISCONNECTED", error=errno.ECONNRESET)
         victim.close()
     # A Terminate that lacks the headers its flags promise (RDMAP-42).
     link = Link(victim, recvs=1)
