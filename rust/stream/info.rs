@@ -110,14 +110,15 @@ impl Stream {
     /// Retransmitted segments that the device's counters do not include yet. Any context.
     pub(crate) fn retransmits(&self) -> u32 {
         let now = self.state.sock().retransmits();
-        now.wrapping_sub(self.retransmits_told.load(Relaxed))
+        now.saturating_sub(self.retransmits_told.load(Relaxed))
     }
 
     /// Adds the segments retransmitted since the last call to the device's counters. Any context.
     pub(crate) fn tell_retransmits(&self, counters: &Counters) {
         let now = self.state.sock().retransmits();
         let before = self.retransmits_told.xchg(now, Relaxed);
-        counters.add(Counter::TcpRetransmits, now.wrapping_sub(before).into());
+        // A reset by this end sets TCP's number to 0.
+        counters.add(Counter::TcpRetransmits, now.saturating_sub(before).into());
     }
 }
 

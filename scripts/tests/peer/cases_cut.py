@@ -92,6 +92,40 @@ def finished_in_time(victim):
     return True
 
 
+def retransmits():
+    with open("/sys/class/infiniband/r0/ports/1/hw_counters/tcp_retransmits", encoding="ascii") as file:
+        return int(file.read())
+
+
+def is_reset(sock):
+    try:
+        sock.getpeername()
+    except OSError:
+        return True
+    return False
+
+
+@case("DDP-65 (retransmitted segments)")
+def reset_after_retransmissions(victim):
+    """The module resets a connection with retransmitted segments, which its counter includes once."""
+    before = retransmits()
+    stream, _, _ = connected(victim, room=ROOM)
+    for number in range(POSTED):
+        assert victim.ask(f"write {number} 77 0 {SIZE}") == "ok"
+    time.sleep(1.0)
+    during = retransmits()
+    assert before < during < before + 1000, f"{before} retransmitted segments, then {during}"
+    assert victim.ask("disconnect") == "ok"
+    victim.expect_event("DISCONNECTED", ms=LIMIT_SECONDS * 1000)
+    end = time.monotonic() + LIMIT_SECONDS
+    while not is_reset(stream.sock):
+        assert time.monotonic() < end, "the connection is not reset"
+        time.sleep(0.05)
+    time.sleep(0.2)
+    after = retransmits()
+    assert during <= after < during + 1000, f"{during} retransmitted segments, then {after}"
+
+
 @case("MPA-90 DDP-72 (a message in progress)")
 def disconnect_in_a_message(victim):
     for _ in range(TRIES):
