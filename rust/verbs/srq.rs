@@ -95,6 +95,9 @@ impl Srq {
     /// Makes a queue of at least `attr.max_wr` work requests, rounded up to a power of two. Process
     /// context; sleeps.
     ///
+    /// The limit of a process is ignored: ibv_create_srq(3) gives it no meaning, and programs leave
+    /// any value there.
+    ///
     /// `EINVAL` for attributes that are out of range, `ENOMEM`.
     pub(crate) fn new(
         object_slot: ObjectSlot,
@@ -103,10 +106,14 @@ impl Srq {
         owner: Owner,
         core: Arc<CoreRef<CoreSrq>>,
     ) -> Result<Arc<Self>> {
+        let limit = match owner {
+            Owner::User => 0,
+            Owner::Kernel(_) => attr.limit,
+        };
         if attr.max_wr == 0
             || attr.max_wr > limits::MAX_SRQ_WR
             || attr.max_sge as usize > MAX_SGE
-            || attr.limit > attr.max_wr
+            || limit > attr.max_wr
         {
             return Err(EINVAL);
         }
@@ -120,7 +127,7 @@ impl Srq {
                 max_wr: depth,
                 max_sge,
                 ring <- ring,
-                inner <- new_spinlock_irq!(SrqInner { get: 0, limit: attr.limit }, "rsiw_srq"),
+                inner <- new_spinlock_irq!(SrqInner { get: 0, limit }, "rsiw_srq"),
                 core,
                 report <- new_work!("rsiw_srq_report"),
             }),

@@ -158,6 +158,7 @@ const KNOWN: u32 = bindings::ib_qp_attr_mask_IB_QP_STATE
     | bindings::ib_qp_attr_mask_IB_QP_SQ_PSN
     | bindings::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC
     | bindings::ib_qp_attr_mask_IB_QP_DEST_QPN
+    | bindings::ib_qp_attr_mask_IB_QP_PATH_MIG_STATE
     | bindings::ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY;
 
 impl Change {

@@ -346,6 +346,9 @@ impl<D: Driver> Vtable<D> {
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
         from_result(|| {
+            if mask as u32 & !bindings::ib_qp_attr_mask_IB_QP_ATTR_STANDARD_BITS != 0 {
+                return Err(EOPNOTSUPP);
+            }
             // SAFETY: By this function's contract `qp` is a live queue pair, and `attr` is
             // readable.
             let (device, inner, attr) = unsafe {

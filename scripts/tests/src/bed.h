@@ -53,6 +53,10 @@ void wrong_modifies(void);
 void disconnect_flushes(void);
 void late_receives_flush(void);
 
+/* The checks of abi_flags.c. */
+void flags_fields(void);
+void srq_limit_at_creation(void);
+
 /* The checks of abi_rings.c. */
 void rings_map_whole(void);
 void reset_against_posts(void);
