@@ -44,7 +44,10 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
-        atomic::Atomic,
+        atomic::{
+            Atomic,
+            Full, //
+        },
         Arc,
         ArcBorrow,
         Mutex, //
@@ -154,6 +157,8 @@ pub(crate) struct Stream {
     /// Checks for a receive for the held Send.
     #[pin]
     receive_look: SoftTimer<Stream, 1>,
+    /// A receive was posted since the last check by the timer.
+    receive_posted: Atomic<bool>,
     /// Continues in softirq context after an exhausted budget.
     #[pin]
     soft: Work<Self, 0>,
@@ -258,6 +263,7 @@ impl Stream {
                 doorbells: DoorbellBatcher::new(coalesce),
                 doorbell_timer <- SoftTimer::new(),
                 receive_look <- SoftTimer::new(),
+                receive_posted: Atomic::new(false),
                 soft <- new_work!(),
                 ack_queued: Atomic::new(false),
                 highpri <- new_work!(),
@@ -302,8 +308,15 @@ impl Stream {
 
     /// Starts a check for a receive for the held Send. Any context except hard interrupts.
     pub(crate) fn receive_posted(self: &Arc<Self>) {
+        // A batch that has just found no receive starts the timer again, with a longer interval. It
+        // sees the mark, or has started the timer before.
+        self.receive_posted.xchg(true, Full);
         self.receive_look.cancel();
-        SoftTimer::<_, 1>::start(self.clone(), 1);
+        if !SoftTimer::<_, 1>::start(self.clone(), 1) {
+            // Such a batch was faster.
+            self.receive_look.cancel();
+            SoftTimer::<_, 1>::start(self.clone(), 1);
+        }
     }
 
     /// Requests the end of the stream. Any context; a work item executes the request.

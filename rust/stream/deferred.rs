@@ -8,7 +8,10 @@
 use kernel::{
     prelude::*,
     sync::{
-        atomic::Relaxed,
+        atomic::{
+            Full,
+            Relaxed, //
+        },
         Arc,
         ArcBorrow, //
     },
@@ -59,6 +62,8 @@ impl Timed for Stream {
 impl Timed<1> for Stream {
     fn time_is_up(this: Arc<Self>) {
         let this = this.as_arc_borrow();
+        // Receives posted before this are found.
+        this.receive_posted.xchg(false, Full);
         match this.state.sock().try_lock_bh() {
             Ok(mut locked) => this.work_in_callback(&mut locked, true),
             Err(_) => this.queue_process(),
@@ -249,8 +254,13 @@ impl Stream {
             queues::process().enqueue_delayed::<_, 6>(Arc::from(self), delay);
         }
         if let Some(nanos) = deferred.look_for_receive {
-            // The timer of an earlier hold may still be queued.
+            // The timer of an earlier hold may still be queued, and that of a receive posted since
+            // the batch has looked.
             self.receive_look.cancel();
+            let nanos = match self.receive_posted.xchg(false, Full) {
+                true => 1,
+                false => nanos,
+            };
             SoftTimer::<_, 1>::start(Arc::from(self), nanos);
         }
         // The item waits until the caller releases the socket, so it sees all octets that were
