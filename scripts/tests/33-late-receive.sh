@@ -4,7 +4,7 @@
 # runs on: uml
 # Sends without a posted receive (src/rnr.c). A Send is held, with TCP's window closed, until a receive is
 # posted or the time of the queue pair's attributes is over. Terminate, error and destruction end the hold.
-# Other connections are not delayed. Arguments pick cases.
+# Other connections are not delayed, also beside 200 peers that are held (src/held_peers.py). Arguments pick cases.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
@@ -13,3 +13,6 @@
 RSIW_PARAMS="direct_timeout_ms=1500 rnr_timeout_ms=3000 $RSIW_PARAMS"
 single_bed
 timeout -k 5 $((200 * FACTOR)) "$RSIW_TESTBIN/rnr" "$RDMA_V4" r0 1 "$@" 2>&1 || die "rnr: status $?"
+[ $# = 0 ] || exit 0
+PYTHONPATH="$PEER_DIR" RSIW_TESTBIN="$RSIW_TESTBIN" timeout -k 5 $((60 * FACTOR)) \
+	python3 -B "$(dirname "$0")/src/held_peers.py" "$RDMA_V4" 7410 200 r0 1 3000 2>&1 || die "held_peers.py: status $?"

@@ -826,6 +826,16 @@ static void beside(void)
 	close_two(&t);
 }
 
+/* The median time of a message, for comparison (held_peers.py). */
+static void alone(void)
+{
+	struct two t;
+
+	open_two(&t, 0, &for_ever_wait);
+	printf("a message: %.0f us\n", median(&t));
+	close_two(&t);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -833,7 +843,7 @@ static const struct {
 	{ "streams", streams }, { "for_ever", for_ever }, { "soon", soon }, { "bound", bound },
 	{ "at_once", at_once }, { "uneven", uneven }, { "set_late", set_late }, { "error", error },
 	{ "reset", reset }, { "sqd", sqd }, { "destroyed", destroyed }, { "killed", killed },
-	{ "left", left }, { "beside", beside },
+	{ "left", left }, { "beside", beside }, { "alone", alone },
 };
 
 static int is_wanted(const char *name, int argc, char **argv)

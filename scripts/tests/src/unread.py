@@ -133,6 +133,12 @@ def connected(address, port, namespace, buffer):
     """A connection whose Request is sent, with a receive buffer of so many octets."""
     sock = socket_in(namespace)
     sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, buffer)
+    return stream_to(address, port, sock)
+
+
+def stream_to(address, port, sock=None):
+    """A connection whose Request is sent."""
+    sock = sock or socket.socket()
     sock.settimeout(SECONDS)
     sock.connect((address, int(port)))
     stream = mpa.Stream(sock)
@@ -322,4 +328,5 @@ def main():
     sys.exit(failed != 0)
 
 
-main()
+if __name__ == "__main__":
+    main()
