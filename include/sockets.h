@@ -118,6 +118,7 @@ struct rsiw_part {
 int rsiw_tcp_send_pages(struct sock *sk, const struct rsiw_part *parts, u32 count);
 int rsiw_tcp_send_copy(struct sock *sk, const void *buf, size_t len);
 void rsiw_sk_drop_frag(struct sock *sk);
+bool rsiw_sk_drop_unused_frag(struct sock *sk);
 void rsiw_tcp_send_fin(struct sock *sk);
 
 /*

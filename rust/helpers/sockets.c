@@ -451,6 +451,18 @@ void rsiw_sk_drop_frag(struct sock *sk)
 	sk->sk_frag.page = NULL;
 }
 
+/*
+ * As rsiw_sk_drop_frag(), unless an skb has a part of the fragment: false. The release would free no
+ * memory then, and the next data would pin another fragment. A receiver on this host has such skbs.
+ */
+bool rsiw_sk_drop_unused_frag(struct sock *sk)
+{
+	if (sk->sk_frag.page && page_count(sk->sk_frag.page) != 1)
+		return false;
+	rsiw_sk_drop_frag(sk);
+	return true;
+}
+
 /* Closes the sending direction of the connection, after the queued data. */
 void rsiw_tcp_send_fin(struct sock *sk)
 {

@@ -439,12 +439,17 @@ impl Batch<'_> {
         }
         self.proto.mem_watched = false;
         self.notice_acknowledged(locked);
-        if locked.outstanding() == 0 {
-            locked.drop_fragment();
+        let idle = locked.outstanding() == 0;
+        let dropped = idle && locked.drop_fragment();
+        if dropped {
             self.ctx.shared.excess.no_fragment();
         }
         locked.uncharge(self.ctx.shared.excess.take_surplus());
         self.have_memory_looked_at();
+        if idle && !dropped {
+            // A receiver on this host may leave octets unread for long.
+            self.ctx.shared.deferred.look = Some(mem_reserve::LOOK_MS);
+        }
     }
 
     /// Accounts for acknowledged octets, and releases blocks without references of TCP.

@@ -285,10 +285,11 @@ impl Locked {
         unsafe { bindings::rsiw_sk_leave_charge(self.as_ptr(), octets) }
     }
 
-    /// Releases the page fragment of [`Self::send_copy`], which a socket otherwise keeps.
-    pub(crate) fn drop_fragment(&mut self) {
+    /// Releases the page fragment of [`Self::send_copy`], which a socket otherwise keeps. `false`:
+    /// the fragment stays, since TCP or a receiver on this host has references to parts of it.
+    pub(crate) fn drop_fragment(&mut self) -> bool {
         // SAFETY: By the type invariant.
-        unsafe { bindings::rsiw_sk_drop_frag(self.as_ptr()) }
+        unsafe { bindings::rsiw_sk_drop_unused_frag(self.as_ptr()) }
     }
 
     /// Sends octets `at..at + len` of `blocks` without a copy; returns the number that TCP took.

@@ -134,14 +134,24 @@ mod suite {
 
     #[test]
     fn a_socket_has_a_fragment_of_its_own_until_it_gives_it_up() -> Result {
-        let (a, _b) = connected()?;
-        let sock = a.sock();
+        let (a, b) = connected()?;
+        let (sock, to) = (a.sock(), b.sock());
+        let text = b"small enough to be copied";
         // SAFETY: The socket is locked.
         let keeps = || unsafe { bindings::rsiw_test_keeps_fragment(sock.lock().as_ptr()) };
         for _ in 0..3 {
-            assert!(send_all(&sock, b"small enough to be copied"));
+            assert!(send_all(&sock, text));
             assert!(keeps());
-            sock.lock().drop_fragment();
+            // The receiver has octets of the fragment, all acknowledged.
+            assert!(eventually(|| sock.lock().outstanding() == 0));
+            assert!(!sock.lock().drop_fragment());
+            assert!(keeps());
+            assert!(reads_all(&to, text.len()));
+            assert!(eventually(|| {
+                // SAFETY: This is process context without a lock.
+                unsafe { bindings::rsiw_test_feed_cpus() };
+                sock.lock().drop_fragment()
+            }));
             assert!(!keeps());
         }
         Ok(())
