@@ -44,10 +44,10 @@ int rsiw_sock_recv(struct socket *sock, void *buf, size_t len);
 int rsiw_sock_create(struct net *net, int family, struct socket **res);
 int rsiw_sock_create_shared(struct net *net, int family, struct socket **res);
 void rsiw_sk_kernel_children(struct sock *sk);
-int rsiw_sk_charge_current(struct sock *sk);
 int rsiw_sk_inherit(struct sock *sk, struct sock *owner);
 int rsiw_sock_may_connect(struct socket *sock, struct sockaddr *addr, int len);
 int rsiw_sock_disconnect(struct socket *sock);
+bool rsiw_caller_is_process(void);
 bool rsiw_caller_is_in_net(const struct net *net);
 
 /* Sockets, with a reference */

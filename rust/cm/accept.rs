@@ -129,7 +129,7 @@ pub(crate) fn reject(device: &Arc<CmDevice>, connection: Handle, private_data: &
     endpoint.change(|phase, ctx| match phase {
         Phase::Offered(offered) => {
             refused(ctx, &offered.peers, Ok(()));
-            match offered.refuse(private_data) {
+            match offered.reject(ctx.device, private_data) {
                 Ok(()) => Ok(Phase::Over),
                 Err(error) => Err((error, Phase::Over)),
             }

@@ -89,40 +89,8 @@ static int set_memcg(struct sock *sk, struct mem_cgroup *memcg)
 #endif
 
 /*
- * Charges a connection that a kernel thread accepted to the memory cgroup of the current process,
- * as accept(2) of that process would. -ENOMEM: see set_memcg().
- */
-int rsiw_sk_charge_current(struct sock *sk)
-{
-	int err = 0;
-#ifdef CONFIG_MEMCG
-	struct mem_cgroup *memcg;
-
-	if (!mem_cgroup_sockets_enabled || (current->flags & PF_KTHREAD))
-		return 0;
-	rcu_read_lock();
-	memcg = mem_cgroup_from_task(current);
-	if (memcg && (mem_cgroup_is_root(memcg) || !css_tryget(&memcg->css)))
-		memcg = NULL;
-	rcu_read_unlock();
-	if (!memcg)
-		return 0;
-	lock_sock(sk);
-	if (sk->sk_memcg) {
-		css_put(&memcg->css);
-	} else {
-		err = set_memcg(sk, memcg);
-		if (err)
-			css_put(&memcg->css);
-	}
-	release_sock(sk);
-#endif
-	return err;
-}
-
-/*
- * Assigns the label, the control group and the memory cgroup of @owner to a connection that a
- * kernel listener accepted. The caller holds a reference to @owner. -ENOMEM: see set_memcg().
+ * Assigns the label, the control group and the memory cgroup of @owner to an accepted
+ * connection. The caller holds a reference to @owner. -ENOMEM: see set_memcg().
  */
 int rsiw_sk_inherit(struct sock *sk, struct sock *owner)
 {
@@ -208,6 +176,12 @@ int rsiw_sock_disconnect(struct socket *sock)
 	/* Clears the error of this reset. */
 	(void)sock_error(sock->sk);
 	return err;
+}
+
+/* Whether the current task is a process, and no kernel thread. */
+bool rsiw_caller_is_process(void)
+{
+	return !(current->flags & PF_KTHREAD);
 }
 
 /* Whether the current process is in @net; true for kernel threads. */

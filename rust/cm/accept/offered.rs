@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     cm::{
+        device::CmDevice,
         endpoint::{
             Attachment,
             Next,
@@ -30,7 +31,13 @@ use crate::{
     },
     sys::{
         errno::ECONNRESET,
-        net::socket::Socket, //
+        net::{
+            socket::{
+                OwnerSock,
+                Socket, //
+            },
+            Family, //
+        },
         rdma::iwcm::{
             AcceptCall,
             ConnParam,
@@ -61,8 +68,28 @@ impl Offered {
         Next::Wait(Phase::Offered(self))
     }
 
+    /// Assigns the connection to the current process: its security label, control group and memory
+    /// cgroup. No effect in a kernel thread.
+    ///
+    /// The listener's attributes may be those of another process: `rdma_cm` makes the listeners of a
+    /// wildcard address on a new device in the context of `rdma link add`.
+    fn assign_to_caller(&self, device: &CmDevice) -> Result {
+        let net = device.netns().ok_or(ENODEV)?;
+        match OwnerSock::of_caller(&net, Family::of(&self.peers.local))? {
+            Some(owner) => self.socket.inherit(&owner),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a Reply that rejects the connection on behalf of the current process, with
+    /// `private_data`.
+    pub(super) fn reject(self, device: &CmDevice, private_data: &[u8]) -> Result {
+        self.assign_to_caller(device)?;
+        self.refuse(private_data)
+    }
+
     /// Sends a Reply that refuses the connection, with `private_data`.
-    pub(super) fn refuse(self, private_data: &[u8]) -> Result {
+    fn refuse(self, private_data: &[u8]) -> Result {
         refuse(&self.socket, &self.request, private_data)
     }
 
@@ -87,9 +114,9 @@ impl Offered {
             .ok_or(EINVAL)
             .and_then(|qp| Attachment::new(qp, ctx.endpoint))
             .and_then(|qp| Ok((qp, FrameWriter::new(&reply)?)))
-            // A work item has accepted the connection from TCP. Its memory is charged to the user
-            // from now on.
-            .and_then(|prepared| self.socket.charge_to_caller().map(|()| prepared));
+            // A work item has accepted the connection from TCP. From now on the connection belongs
+            // to the process, and its memory is charged to it.
+            .and_then(|prepared| self.assign_to_caller(ctx.device).map(|()| prepared));
         let (qp, frame) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {

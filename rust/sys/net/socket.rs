@@ -136,18 +136,8 @@ impl Socket {
         to_result(unsafe { bindings::rsiw_sock_disconnect(self.base.as_ptr()) })
     }
 
-    /// Charges an accepted connection without a memory cgroup to that of the current process.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`: the memory of the connection exceeds the limit of the memory cgroup.
-    pub(crate) fn charge_to_caller(&self) -> Result {
-        // SAFETY: The value owns the socket, a TCP one; process context.
-        to_result(unsafe { bindings::rsiw_sk_charge_current(self.base.sk()) })
-    }
-
-    /// Assigns a connection that a shared listener accepted to the process that made `owner`. The
-    /// connection inherits the security label and the control groups of `owner`.
+    /// Assigns an accepted connection to the process that made `owner`. The connection inherits the
+    /// security label and the control groups of `owner`.
     ///
     /// # Errors
     ///
@@ -286,7 +276,8 @@ impl Drop for Socket {
     }
 }
 
-/// A socket that is never connected, made by the process that owns a queue pair.
+/// A socket that is never connected, made by the process that owns a queue pair or accepts a
+/// connection.
 ///
 /// Connections accepted for the queue pair inherit the socket's security label, control group and
 /// memory cgroup.
@@ -296,6 +287,13 @@ impl OwnerSock {
     /// Makes a socket of the current process ([`Base::create`]).
     pub(crate) fn create(net: &NetNs, family: Family) -> Result<Self> {
         Ok(Self(Base::create(net, family)?))
+    }
+
+    /// As [`create`](Self::create); `None` for a kernel thread, which has no such attributes.
+    pub(crate) fn of_caller(net: &NetNs, family: Family) -> Result<Option<Self>> {
+        // SAFETY: The helper reads a flag of the current task.
+        let is_process = unsafe { bindings::rsiw_caller_is_process() };
+        is_process.then(|| Self::create(net, family)).transpose()
     }
 }
 

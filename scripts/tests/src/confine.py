@@ -13,7 +13,9 @@ PROG_LOAD, PROG_ATTACH = 5, 8
 EGRESS = (8, 1)
 SOCK_CREATE = (9, 2)
 CONNECT4 = (18, 10)
-KINDS = {EGRESS: "egress", SOCK_CREATE: "sock_create", CONNECT4: "connect4"}
+BIND4 = (18, 8)
+POST_BIND4 = (9, 12)
+KINDS = {EGRESS: "egress", SOCK_CREATE: "sock_create", CONNECT4: "connect4", BIND4: "bind4", POST_BIND4: "post_bind4"}
 PR_SET_NO_NEW_PRIVS = 38
 NET_PORT, CONNECT_TCP = 2, 2
 

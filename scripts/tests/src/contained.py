@@ -5,16 +5,21 @@ usage: contained.py [CASE...]       CGROUP: the root of the control groups
        contained.py landlocked      in a process of its own: it is confined for good
 """
 
+import contextlib
 import socket
 import subprocess
 
-from confine import CONNECT4, EGRESS, KINDS, SOCK_CREATE, forbid, inside, landlock
+from confine import BIND4, CONNECT4, EGRESS, KINDS, POST_BIND4, SOCK_CREATE, enter, forbid, inside, landlock
 from cases_active import Listener, reply_for
 from rendezvous import *
 from harness import Victim
 from unknown_peers import HERE, PORT, answer, hello, request
 
 CM_PORT = 7200
+# A listener of a process in a control group.
+CONFINED_PORT = 7202
+# The address of a device that is made later.
+LATER = "10.99.5.1"
 # The limit of guesses (docs/rendezvous.md, section 4).
 GUESSES = 32
 # The limit of attempts (docs/rendezvous.md, section 3), and more queue pairs than that.
@@ -24,9 +29,9 @@ LAST_QPN = 0xFFFFFF
 WRITES, WRITE_SIZE, ROOM = 16, 5000, 8192
 
 
-def rping(port=CM_PORT):
-    """Whether a client of rdma_cm finds the server, which is not confined."""
-    command = ["timeout", "-k", "1", str(20 * FACTOR), "rping", "-c", "-a", HERE, "-p", str(port), "-C", "2"]
+def rping(port=CM_PORT, address=HERE):
+    """Whether a client of rdma_cm does its rounds with the server of the port."""
+    command = ["timeout", "-k", "1", str(20 * FACTOR), "rping", "-c", "-a", address, "-p", str(port), "-C", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as client:
         for line in client.stdout:
             print(f"# {line}", end="")
@@ -101,6 +106,69 @@ def cgroup(device):
         os.rmdir(group)
     talks(device)
     check(rping(), "rping does not work any more")
+
+
+@contextlib.contextmanager
+def rping_server(address):
+    """A server of rping, of the control group of this process."""
+    command = ["rping", "-s", "-P", "-a", address, "-p", str(CONFINED_PORT)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+@contextlib.contextmanager
+def later_device():
+    """A second interface with a device."""
+    for command in (f"ip link add rd5 type dummy; ip addr add {LATER}/24 dev rd5; ip link set rd5 up; "
+                    "rdma link add r5 type rsiw netdev rd5").split("; "):
+        subprocess.run(command.split(), check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["rdma", "link", "del", "r5"], check=True)
+        subprocess.run(["ip", "link", "del", "rd5"], check=True)
+
+
+def later(_device):
+    """a listener's control group holds for connections that it accepts on a device that was made after it"""
+    root = os.environ["CGROUP"]
+    group = f"{root}/later"
+    os.mkdir(group)
+    for confined in (False, True):
+        if confined:
+            forbid(group, EGRESS)
+        with inside(root, group), rping_server("0.0.0.0") as server:
+            enter(root)
+            wait_for(10, "the server listens", lambda: listening(CONFINED_PORT))
+            check(rping(CONFINED_PORT) != confined, f"confined {confined}: the device that was there")
+            # This process, which is in no control group, makes the listener on the new device.
+            with later_device():
+                check(rping(CONFINED_PORT, LATER) != confined, f"confined {confined}: the device that came later")
+            check(server.poll() is None, "the server ended")
+    wait_for(10, "the control group goes", lambda: removed(group))
+
+
+def bind(_device):
+    """BPF programs of a control group that refuse to bind hold for listeners of rdma_cm"""
+    root = os.environ["CGROUP"]
+    for kind in (None, BIND4, POST_BIND4):
+        group = f"{root}/bind"
+        os.mkdir(group)
+        if kind:
+            forbid(group, kind)
+        with inside(root, group), rping_server(HERE) as server:
+            enter(root)
+            if kind:
+                wait_for(10, f"{KINDS[kind]}: the server fails", lambda: server.poll() is not None)
+                check(server.returncode > 0, f"{KINDS[kind]}: the server ends with {server.returncode}")
+            else:
+                wait_for(10, "the server listens", lambda: listening(CONFINED_PORT))
+                check(rping(CONFINED_PORT), "rping does not work anyway")
+            check(listening(CONFINED_PORT) == (kind is None), f"{kind}: the listener")
+        wait_for(10, "the control group goes", lambda: removed(group))
 
 
 def lsm(_device):
@@ -196,6 +264,7 @@ def fallback(_device):
     group = f"{root}/fallback"
     with open(f"{root}/cgroup.controllers", encoding="ascii") as controllers:
         pays = "memory" in controllers.read().split()
+    # The shell script skips the rest of the test where no process is charged.
     if pays:
         with open(f"{root}/cgroup.subtree_control", "w", encoding="ascii") as control:
             control.write("+memory")
@@ -272,4 +341,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["landlocked"]:
         landlocked()
     else:
-        run((cgroup, lsm, namespace, port, guesses, attempts, fallback), 400)
+        run((cgroup, later, bind, lsm, namespace, port, guesses, attempts, fallback), 400)
