@@ -245,6 +245,7 @@ impl Registry {
 #[kunit_tests(rsiw_cm_registry)]
 mod tests {
     use super::*;
+    use kernel::time::{Instant, Monotonic};
 
     #[test]
     fn attempts_under_way_are_limited() {
@@ -260,6 +261,25 @@ mod tests {
         attempts.over();
         assert!(attempts.try_begin(&often));
         assert!(!attempts.try_begin(&often));
+    }
+
+    /// 1,000 begin at once, and one more in each millisecond.
+    #[test]
+    fn a_thousand_attempts_begin_in_a_second() {
+        let mut attempts = Attempts {
+            began: Bucket::new(),
+            under_way: 0,
+        };
+        let since = Instant::<Monotonic>::now();
+        let mut begun = 0;
+        for _ in 0..5_000 {
+            if attempts.try_begin(&ATTEMPTS) {
+                attempts.over();
+                begun += 1;
+            }
+        }
+        assert!(begun >= 1_000);
+        assert!(begun <= 1_001 + since.elapsed().as_millis());
     }
 
     #[test]

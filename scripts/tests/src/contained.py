@@ -25,6 +25,10 @@ GUESSES = 32
 # The limit of attempts (docs/rendezvous.md, section 3), and more queue pairs than that.
 ATTEMPTS, MANY = 1024, 1100
 LAST_QPN = 0xFFFFFF
+# Seconds of the first and of the longest pause between attempts (docs/rendezvous.md, section 3).
+FIRST_PAUSE, LAST_PAUSE = 0.01, 2
+# Pauses in this test, and the seconds by which this process may be late.
+PAUSES, JITTER = 10, 0.5
 # Writes to a peer that reads nothing, their octets, and the octets that the peer's buffer has.
 WRITES, WRITE_SIZE, ROOM = 16, 5000, 8192
 
@@ -337,8 +341,30 @@ def attempts(device):
     talks(device)
 
 
+def backoff(device):
+    """pauses between the attempts of an initiator double, from 10 ms up to two seconds"""
+    pauses = [min(FIRST_PAUSE * 2 ** i, LAST_PAUSE) for i in range(PAUSES)]
+    begun = []
+    with socket.create_server((HERE, PORT)) as closing:
+        closing.settimeout(30 * FACTOR)
+        end = End(device)
+        end.to_init()
+        # An initiator, whose peer closes each connection at once.
+        end.connect(Peer(end, number=LAST_QPN))
+        for _ in range(PAUSES + 1):
+            closing.accept()[0].close()
+            begun.append(time.monotonic())
+    end.close()
+    # An attempt begins between half of its pause and the whole of it after the end of the one before.
+    for i in range(1, PAUSES + 1):
+        least = sum(pauses[:i]) / 2 - JITTER
+        check(begun[i] - begun[0] >= least, f"attempt {i} came after {begun[i] - begun[0]:.3f} s, at least {least:.3f}")
+    gap, most = begun[-1] - begun[-2], LAST_PAUSE + JITTER * FACTOR
+    check(LAST_PAUSE / 2 - JITTER <= gap <= most, f"the last pause has {gap:.3f} s, half of {LAST_PAUSE} to {most}")
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["landlocked"]:
         landlocked()
     else:
-        run((cgroup, later, bind, lsm, namespace, port, guesses, attempts, fallback), 400)
+        run((cgroup, later, bind, lsm, namespace, port, guesses, attempts, backoff, fallback), 400)
