@@ -2,23 +2,27 @@
 /*
  * Connects twice from one source port to one server, as a program with several connections a path does.
  *
- *   source FROM PORT TO PORT
+ *   source FROM PORT TO PORT          addresses of IPv4 or IPv6
  *
  * Prints, for each connection, the error of rdma_connect() (0: connected).
  */
-#include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static struct sockaddr_in at(const char *ip, const char *port)
+static struct sockaddr_storage at(const char *ip, const char *port)
 {
-	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons(atoi(port)) };
+	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM };
+	struct sockaddr_storage addr = { 0 };
+	struct addrinfo *found;
 
-	if (inet_pton(AF_INET, ip, &addr.sin_addr) != 1)
+	if (getaddrinfo(ip, port, &hints, &found))
 		exit(2);
+	memcpy(&addr, found->ai_addr, found->ai_addrlen);
+	freeaddrinfo(found);
 	return addr;
 }
 
@@ -31,7 +35,7 @@ static void must(int status, const char *what)
 	exit(1);
 }
 
-static void connect_from(struct sockaddr_in from, struct sockaddr_in to)
+static void connect_from(struct sockaddr_storage from, struct sockaddr_storage to)
 {
 	struct ibv_qp_init_attr attr = {
 		.cap = { .max_send_wr = 2, .max_recv_wr = 2, .max_send_sge = 1, .max_recv_sge = 1 },
