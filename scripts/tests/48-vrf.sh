@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 200
 # An interface in a VRF has the addresses and routes of the VRF. Connections over its device stay in the VRF,
-# from either end, over rdma_cm and by rendezvous. TCP sockets that are bound to the VRF are tried first.
+# from either end, over rdma_cm and by rendezvous. TCP sockets that are bound to the VRF are tried first. A
+# process of `ip vrf exec` names its source address, with siw as well: rdma_resolve_addr() of the kernel makes no
+# socket that could be bound to the VRF.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=pingpong.sh
@@ -62,7 +64,27 @@ across "rping into the VRF" "" "$IN_PEER" "$VETH_NEAR"
 across "rping into the VRF, to a listener on all addresses" "" "$IN_PEER" "$VETH_NEAR" 0.0.0.0
 across "rping out of the VRF" "$IN_PEER" "" "$VETH_FAR" "" "$VETH_NEAR"
 across "rping within the VRF" "" "" "$VETH_NEAR" "" "$VETH_NEAR"
+
+# from_inside DRIVER: rping of a process in the VRF, with a source address and without.
+from_inside() {
+	# shellcheck disable=SC2086 # a list of words
+	if timeout 20 $IN_VRF rping -c -a "$VETH_FAR" -p 7174 -C 3 >"$WORK/inside.log" 2>&1; then
+		die "rping in the VRF without a source, $1: connects"
+	fi
+	shows "rdma_resolve_addr: Network is unreachable" <"$WORK/inside.log" ||
+		die "rping in the VRF without a source, $1: $(cat "$WORK/inside.log")"
+	across "rping in the VRF with a source, $1" "$IN_PEER" "$IN_VRF" "$VETH_FAR" "" "$VETH_NEAR"
+}
+from_inside "$RSIW_TYPE"
+
 PINGPONG_SERVER_DEVICE=r0 PINGPONG_CLIENT_DEVICE=r1 \
 	pingpong_pair "rendezvous, server here" "$IN_VRF" "$IN_PEER" "$VETH_NEAR" ibv_rc_pingpong -g 1 -n 100
 PINGPONG_SERVER_DEVICE=r1 PINGPONG_CLIENT_DEVICE=r0 \
 	pingpong_pair "rendezvous, server there" "$IN_PEER" "$IN_VRF" "$VETH_FAR" ibv_rc_pingpong -g 1 -n 100
+
+if [ "$RSIW_TYPE" = rsiw ]; then
+	rdma link del r0
+	load_type siw
+	make_link s0 rv0 siw
+	from_inside siw
+fi
