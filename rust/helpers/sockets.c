@@ -452,8 +452,9 @@ void rsiw_sk_drop_frag(struct sock *sk)
 }
 
 /*
- * As rsiw_sk_drop_frag(), unless an skb has a part of the fragment: false. The release would free no
- * memory then, and the next data would pin another fragment. A receiver on this host has such skbs.
+ * As rsiw_sk_drop_frag(), unless an skb has a part of the fragment: false. The release would free
+ * no memory then, and the next data would pin another fragment. A receiver on this host has such
+ * skbs.
  */
 bool rsiw_sk_drop_unused_frag(struct sock *sk)
 {

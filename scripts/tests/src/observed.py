@@ -214,9 +214,10 @@ def many():
 
 
 def ends(victim, link, trace):
-    link.stream.send(rdmap.write(0x7777, 0, b"nowhere"))
-    link.expect_terminate("1/1/00")
-    victim.expect_event("DISCONNECTED")
+    wrong = rdmap.write(0x7777, 0, b"nowhere")
+    link.stream.send(wrong)
+    link.expect_terminate("1/1/00", wrong)
+    victim.expect_event("DISCONNECTED", error=errno.ECONNABORTED)
     entry = qp_of(link.made)
     has(entry, qp_state="error", end="terminate_sent")
     assert entry["terminate_sent"] == "0x1100", entry
@@ -235,7 +236,7 @@ def ends(victim, link, trace):
     victim.close()
     link = Link(victim)
     link.stream.reset()
-    victim.expect_event("DISCONNECTED")
+    victim.expect_event("DISCONNECTED", error=errno.ECONNRESET)
     has(qp_of(link.made), end="peer_reset")
     trace.expect("rsiw_stream_end", f"qpn={link.made.qpn} ", "reason=peer_reset")
     victim.close()
@@ -353,7 +354,7 @@ def retransmits(victim):
     assert len(link.recv_segment(20).data) == 1000
     running = counter("tcp_retransmits")
     link.stream.reset()
-    victim.expect_event("DISCONNECTED")
+    victim.expect_event("DISCONNECTED", error=errno.ECONNRESET)
     assert counter("tcp_retransmits") >= running, "the counter fell when the stream ended"
     victim.close()
     print("ok: retransmissions")
@@ -370,7 +371,7 @@ def port(victim):
             assert event != "none", f"the interface is {state}: the program was told {heard}, wanted {told}"
             heard.append(event.removeprefix("async "))
     link.stream.reset()
-    victim.expect_event("DISCONNECTED")
+    victim.expect_event("DISCONNECTED", error=errno.ECONNRESET)
     victim.close()
     print("ok: the port's state")
 
