@@ -228,7 +228,7 @@ def ends(victim, link, trace):
     victim.close()
     link = Link(victim)
     link.stream.send(rdmap.terminate(1, 2, 2))
-    victim.expect_event("DISCONNECTED")
+    victim.expect_event("DISCONNECTED", error=errno.ECONNRESET)
     entry = qp_of(link.made)
     has(entry, end="terminate_received")
     assert entry["terminate_received"] == "0x1202", entry
