@@ -107,7 +107,7 @@ static int in_error(struct kv_end *e, const char *what)
 		err = ib_query_qp(e->id->qp, &attr, IB_QP_STATE, &init);
 		if (err || attr.qp_state == IB_QPS_ERR)
 			return err;
-		msleep(10);
+		usleep_range(1000, 2000);
 	} while (time_before(jiffies, end));
 	pr_err("rsiw_kverbs_test: %s: state %d\n", what, attr.qp_state);
 	return -ETIMEDOUT;
