@@ -320,12 +320,11 @@ where
     }
 }
 
-/// A work queue without users, which only its items keep.
+/// A work queue that takes no further items. Its drop runs those that it has.
 ///
 /// # Invariants
 ///
-/// The pointer is a work queue. No context has the pointer that could queue an item or flush the
-/// queue. The value is destroyed when [`WAITING`] has been 0.
+/// The pointer is a work queue. No context can queue an item to it or flush it.
 struct Closed(NonNull<bindings::workqueue_struct>);
 
 impl Drop for Closed {

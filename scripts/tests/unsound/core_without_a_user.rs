@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The rooms of the verbs, too, use an object of `ib_core` only as a counted user.
+//! The verbs callbacks, too, use an object of `ib_core` only as a counted user.
 // in: sys/rdma.rs
 // error: E0133
 // text: call to unsafe function
