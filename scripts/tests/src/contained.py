@@ -20,6 +20,8 @@ CM_PORT = 7200
 CONFINED_PORT = 7202
 # The address of a device that is made later.
 LATER = "10.99.5.1"
+# Seconds within which a client is told of a refusal; its own limit is 20.
+ANSWER = 10
 # The limit of guesses (docs/rendezvous.md, section 4).
 GUESSES = 32
 # The limit of attempts (docs/rendezvous.md, section 3), and more queue pairs than that.
@@ -152,6 +154,24 @@ def later(_device):
             with later_device():
                 check(rping(CONFINED_PORT, LATER) != confined, f"confined {confined}: the device that came later")
             check(server.poll() is None, "the server ended")
+    wait_for(10, "the control group goes", lambda: removed(group))
+
+
+def accept(_device):
+    """a process whose control group refuses sockets accepts no connection, though it listens"""
+    root = os.environ["CGROUP"]
+    group = f"{root}/accept"
+    os.mkdir(group)
+    with inside(root, group), rping_server(HERE):
+        enter(root)
+        wait_for(10, "the server listens", lambda: listening(CONFINED_PORT))
+        check(rping(CONFINED_PORT), "rping does not work anyway")
+        forbid(group, SOCK_CREATE)
+        begun = time.monotonic()
+        check(not rping(CONFINED_PORT), "the connection is accepted")
+        took = time.monotonic() - begun
+        check(took < ANSWER * FACTOR, f"the client was told after {took:.1f} s")
+    check(rping(), "rping does not work any more")
     wait_for(10, "the control group goes", lambda: removed(group))
 
 
@@ -367,4 +387,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["landlocked"]:
         landlocked()
     else:
-        run((cgroup, later, bind, lsm, namespace, port, guesses, attempts, backoff, fallback), 400)
+        run((cgroup, later, accept, bind, lsm, namespace, port, guesses, attempts, backoff, fallback), 400)
