@@ -171,8 +171,8 @@ static int accept_as(struct rdma_event_channel *events, struct sockaddr_in at, u
 	int err;
 
 	at.sin_port = 0;
-	if (rdma_create_id(events, &listener, NULL, RDMA_PS_TCP) ||
-	    rdma_bind_addr(listener, (struct sockaddr *)&at) || rdma_listen(listener, 4))
+	listener = listen_somewhere(events, (struct sockaddr *)&at, 4);
+	if (!listener)
 		fail("no listener: %s", strerror(errno));
 	at.sin_port = rdma_get_src_port(listener);
 	client = ready_to_connect(events, &at);

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #define STEP_SECONDS 15.0
+#define PORTS_TRIED 20
 
 void fail(const char *format, ...)
 {
@@ -201,6 +202,23 @@ static int step(struct pair *p, struct rdma_cm_event *event, const struct pair_o
 	}
 }
 
+struct rdma_cm_id *listen_somewhere(struct rdma_event_channel *events, struct sockaddr *at, int backlog)
+{
+	struct rdma_cm_id *id;
+	int i, err = EADDRINUSE;
+
+	for (i = 0; i < PORTS_TRIED && err == EADDRINUSE; i++) {
+		if (rdma_create_id(events, &id, NULL, RDMA_PS_TCP))
+			return NULL;
+		if (!rdma_bind_addr(id, at) && !rdma_listen(id, backlog))
+			return id;
+		err = errno;
+		rdma_destroy_id(id);
+	}
+	errno = err;
+	return NULL;
+}
+
 int pair_open(struct pair *p, const char *from, const char *to, const struct pair_options *o)
 {
 	struct sockaddr_storage source, target;
@@ -210,18 +228,23 @@ int pair_open(struct pair *p, const char *from, const char *to, const struct pai
 
 	memset(p, 0, sizeof(*p));
 	p->events = rdma_create_event_channel();
-	if (!p->events || parse(to, 0, &target) || (from && parse(from, 0, &source)))
+	if (!p->events || parse(to, 0, &target) || (from && parse(from, 0, &source)) ||
+	    rdma_create_id(p->events, &client, NULL, RDMA_PS_TCP)) {
+		fprintf(stderr, "no addresses, or no rdma_cm: %s\n", strerror(errno));
 		goto failed;
-	if (rdma_create_id(p->events, &p->listener, NULL, RDMA_PS_TCP) ||
-	    rdma_bind_addr(p->listener, (struct sockaddr *)&target) ||
-	    rdma_listen(p->listener, 8) ||
-	    rdma_create_id(p->events, &client, NULL, RDMA_PS_TCP))
-		goto failed;
-	parse(to, ntohs(rdma_get_src_port(p->listener)), &target);
+	}
 	p->a.id = client;
-	if (rdma_resolve_addr(client, from ? (struct sockaddr *)&source : NULL,
-			      (struct sockaddr *)&target, 5000))
+	p->listener = listen_somewhere(p->events, (struct sockaddr *)&target, 8);
+	if (!p->listener) {
+		fprintf(stderr, "no listener: %s\n", strerror(errno));
 		goto failed;
+	}
+	parse(to, ntohs(rdma_get_src_port(p->listener)), &target);
+	if (rdma_resolve_addr(client, from ? (struct sockaddr *)&source : NULL,
+			      (struct sockaddr *)&target, 5000)) {
+		fprintf(stderr, "no path: %s\n", strerror(errno));
+		goto failed;
+	}
 	while (done < 2) {
 		event = next_event(p, STEP_SECONDS);
 		if (!event) {

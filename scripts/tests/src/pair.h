@@ -49,6 +49,12 @@ struct pair {
 struct pair_options pair_defaults(void);
 
 /*
+ * A listener at an address with port 0. rdma_cm then chooses a port without knowing those of TCP, and the choice may be
+ * in use there, also by a connection in TIME-WAIT: another one is tried. Returns NULL with errno.
+ */
+struct rdma_cm_id *listen_somewhere(struct rdma_event_channel *events, struct sockaddr *at, int backlog);
+
+/*
  * Connects. @from may be NULL; @to is the address listened on (numeric).
  * Returns 0, or -1 with a message on stderr.
  */

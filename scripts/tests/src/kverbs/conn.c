@@ -9,6 +9,9 @@
 
 #include "kverbs.h"
 
+/* Ports that are tried for a listener. */
+#define PORTS_TRIED 20
+
 static struct kv_end *end_of(struct kv_pair *p, struct rdma_cm_id *id)
 {
 	return id == p->a.id ? &p->a : &p->b;
@@ -140,18 +143,24 @@ static struct rdma_cm_id *make_id(struct kv_pair *p)
 	return rdma_create_id(&init_net, on_event, p, RDMA_PS_TCP, IB_QPT_RC);
 }
 
+/* Where rdma_cm chooses the port, it may be in use by TCP, also by a connection in TIME-WAIT. */
 static int listen(struct kv_pair *p, const struct sockaddr *to)
 {
-	int err;
+	int i, err = -EADDRINUSE;
 
-	p->listener = make_id(p);
-	if (IS_ERR(p->listener)) {
-		err = PTR_ERR(p->listener);
-		p->listener = NULL;
-		return err;
+	for (i = 0; i < PORTS_TRIED && err == -EADDRINUSE; i++) {
+		if (p->listener)
+			rdma_destroy_id(p->listener);
+		p->listener = make_id(p);
+		if (IS_ERR(p->listener)) {
+			err = PTR_ERR(p->listener);
+			p->listener = NULL;
+			return err;
+		}
+		err = rdma_bind_addr(p->listener, (struct sockaddr *)to);
+		err = err ?: rdma_listen(p->listener, 4);
 	}
-	err = rdma_bind_addr(p->listener, (struct sockaddr *)to);
-	return err ?: rdma_listen(p->listener, 4);
+	return err;
 }
 
 /* All that comes before rdma_connect(). */
