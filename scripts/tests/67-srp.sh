@@ -108,8 +108,9 @@ verified() {
 	ok "blocks of $1, immediate data $2: two hosts verified"
 }
 
-# device_goes: under the traffic of two hosts. The data are in the commands: scsi_remove_host() frees a request whose
-# registration's completion ib_srp polls afterwards (seen in 7.2.12: it calls NULL).
+# device_goes: removes the device under the traffic of two hosts. The data are in the commands, which need no memory
+# registration. With registrations ib_srp of 7.2.12 called NULL in ib_process_cq_direct(), once. By its source, the
+# cause is that scsi_remove_host() frees requests before ib_srp polls their registrations' completions.
 device_goes() {
 	local first second
 	both_in Y
@@ -133,8 +134,8 @@ flows() {
 	done
 }
 
-# target_closes: ib_srpt of iWARP keeps a connection that the host has ended until its port is disabled, since rdma_cm tells
-# it of the end once. None is left then.
+# target_closes: ib_srpt keeps an iWARP connection that the host has ended, until its port is disabled: rdma_cm reports
+# the end once, and ib_srpt waits for a second event.
 target_closes() {
 	echo 0 >"$TPG/enable"
 	wait_for 20 "no queue pair is left" no_qps

@@ -20,7 +20,7 @@ CM_PORT = 7200
 CONFINED_PORT = 7202
 # The address of a device that is made later.
 LATER = "10.99.5.1"
-# Seconds within which a client is told of a refusal; its own limit is 20.
+# Seconds from the start of a refused client to its end. rping() stops a client after 20 s.
 ANSWER = 10
 # The limit of guesses (docs/rendezvous.md, section 4).
 GUESSES = 32
@@ -170,7 +170,7 @@ def accept(_device):
         begun = time.monotonic()
         check(not rping(CONFINED_PORT), "the connection is accepted")
         took = time.monotonic() - begun
-        check(took < ANSWER * FACTOR, f"the client was told after {took:.1f} s")
+        check(took < ANSWER * FACTOR, f"the refused client ended after {took:.1f} s")
     check(rping(), "rping does not work any more")
     wait_for(10, "the control group goes", lambda: removed(group))
 
