@@ -49,11 +49,11 @@ target_down() {
 	[ ! -e /sys/module/ib_srpt/initstate ] || timeout 60 modprobe -r ib_srp ib_srpt
 }
 
-# log_in HOST: as a SCSI host with an identifier of its own.
+# log_in HOST: as a SCSI host with an identifier of its own. ib_srp refuses it while an earlier login of it is removed.
 log_in() {
 	local guid
-	guid=$(cat /sys/module/ib_srpt/parameters/srpt_service_guid)
-	run 30 "login of host $1" bash -c "echo 'id_ext=${guid#0x},ioc_guid=${guid#0x},initiator_ext=000000000000000$1,dest=$RDMA_V4:$PORT' \
+	guid=$(sed s/0x// /sys/module/ib_srpt/parameters/srpt_service_guid)
+	wait_for 20 "login of host $1" bash -c "echo 'id_ext=$guid,ioc_guid=$guid,initiator_ext=000000000000000$1,dest=$RDMA_V4:$PORT' \
 		>/sys/class/infiniband_srp/srp-r0-1/add_target"
 }
 
