@@ -13,8 +13,8 @@ By ROLE:
   shared  few and small Read Responses; between two of them another connection receives many
   queued  RDMA Writes that all arrive and wait in large receive buffers; the peers read a part
   held    the peers send instead: a Send each, in two parts, for which no receive is posted
-  left    as many RDMA Writes as TCP takes, none of which arrives; then the program disconnects, and its
-          sockets are released
+  left    RDMA Writes, none of which arrives, in a send buffer that is not full; then the program disconnects, and
+          its sockets are released
   mixed   RDMA Writes that fill a buffer of the sender and begin the next one, then short ones. The peers acknowledge
           and read all but the end of the first buffer; the rest does not arrive
 
@@ -44,8 +44,9 @@ HEADS = ("skbuff_head_cache", "skbuff_fclone_cache", "skbuff_small_head")
 AS_FREE = ("MemFree", "AnonPages", "Cached", "Buffers", "PageTables", "KernelStack")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # Octets of messages for each connection. Those of a send buffer take longer to send, and show no more but where the
-# sockets are released.
-MESSAGES = {"read": 160 << 10, "write": 160 << 10, "shared": 20 * 64, "left": 940 << 10, "queued": 3 << 20}
+# sockets are released. A full send buffer (1 MiB with the heads of socket buffers) may end with a part of an FPDU: then
+# no FIN can follow, and the connection is reset.
+MESSAGES = {"read": 160 << 10, "write": 160 << 10, "shared": 20 * 64, "left": 800 << 10, "queued": 3 << 20}
 # Octets of a buffer of the sender, and the short messages behind two of them: more than a page of fragments.
 BUFFER, SHORT, SHORT_COUNT = 32 << 10, 64, 70
 # Octets that the other connection is sent between two messages, a fragment of TCP's, and those of one of its messages.
@@ -301,7 +302,7 @@ def lossy(interface, command):
     subprocess.run(["tc", "qdisc", command, "dev", interface, "root", "netem", "loss", "100%"], check=True)
 
 
-def leave(program, peers):
+def leave(program, peers, port):
     """The program disconnects. After its sockets are released, TCP has the same octets, and accounts for them."""
     before, accounted = orphans(), tcp_memory()
     program.tell("leave")
@@ -314,7 +315,9 @@ def leave(program, peers):
             accounted = now
         return orphans() >= before + peers
 
-    wait_for(lambda: "the sockets are released", released)
+    wait_for(
+        lambda: f"{peers} sockets are released: {orphans() - before}; of {connections([], 'sport', port)}", released
+    )
     if tcp_memory() < accounted - uncertain():
         sys.exit(f"FAIL: TCP accounts {tcp_memory()} octets after the release, and {accounted} before it")
 
@@ -341,7 +344,7 @@ def measured(address, port, peers, role, size, namespace, interface):
             lambda: with_tcp(port, namespace) >= sent,
         )
     if role == "left":
-        leave(program, peers)
+        leave(program, peers, port)
     if role == "queued":
         for stream in streams:
             stream.recv_exactly(PART, SECONDS)
