@@ -60,7 +60,7 @@ int rsiw_ring_map(struct vm_area_struct *vma, void *ring);
 struct ib_umem *rsiw_umem_get(struct ib_device *dev, u64 start, u64 len, int access);
 bool rsiw_umem_writable(const struct ib_umem *umem);
 size_t rsiw_umem_num_pages(struct ib_umem *umem);
-size_t rsiw_umem_pages(struct ib_umem *umem, struct page **pages, size_t max);
+size_t rsiw_umem_pages(struct ib_umem *umem, void **pages, size_t max);
 u64 rsiw_sg_dma_address(struct scatterlist *sg);
 u32 rsiw_sg_dma_len(struct scatterlist *sg);
 void rsiw_device_get(struct ib_device *dev);

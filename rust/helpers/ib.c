@@ -119,8 +119,11 @@ size_t rsiw_umem_num_pages(struct ib_umem *umem)
 	return DIV_ROUND_UP(ib_umem_offset(umem) + umem->length, PAGE_SIZE);
 }
 
-/* Writes the pages of @umem in order to @pages, at most @max; returns their number. */
-size_t rsiw_umem_pages(struct ib_umem *umem, struct page **pages, size_t max)
+/*
+ * Writes the addresses of the pages of @umem in order to @pages, at most @max; returns their
+ * number. There is no high memory (INFINIBAND_VIRT_DMA).
+ */
+size_t rsiw_umem_pages(struct ib_umem *umem, void **pages, size_t max)
 {
 	struct sg_page_iter iter;
 	size_t n = 0;
@@ -128,7 +131,7 @@ size_t rsiw_umem_pages(struct ib_umem *umem, struct page **pages, size_t max)
 	for_each_sgtable_page(&umem->sgt_append.sgt, &iter, 0) {
 		if (n == max)
 			break;
-		pages[n++] = sg_page_iter_page(&iter);
+		pages[n++] = page_address(sg_page_iter_page(&iter));
 	}
 	return n;
 }

@@ -52,6 +52,8 @@ pub(in crate::stream) struct Layout {
     lead: u32,
     /// The largest length of the burst, in octets.
     limit: u32,
+    /// The end of the segment with the next octet, counted from the beginning of the burst.
+    boundary: u32,
 }
 
 impl Layout {
@@ -96,6 +98,7 @@ impl Layout {
             segment,
             lead,
             limit: limit.min(capacity),
+            boundary: segment.saturating_sub(lead),
         }
     }
 
@@ -119,12 +122,16 @@ impl Layout {
     }
 
     /// The largest length of an FPDU at octet `at` of the burst, for a message that needs `want`
-    /// octets as a single FPDU. `None`: the burst is full.
+    /// octets as a single FPDU. `at` does not decrease from a call to the next. `None`: the burst
+    /// is full.
     #[inline]
-    pub(in crate::stream) fn room(&self, at: u32, want: u32) -> Option<u32> {
+    pub(in crate::stream) fn room(&mut self, at: u32, want: u32) -> Option<u32> {
         let left_in_burst = self.limit.checked_sub(at).filter(|&n| n != 0)?;
-        let used = self.lead.wrapping_add(at).checked_rem(self.segment)?;
-        let left = self.segment.wrapping_sub(used);
+        // An FPDU is not longer than a segment, so one step suffices. A division takes longer.
+        while self.boundary <= at {
+            self.boundary = self.boundary.saturating_add(self.segment);
+        }
+        let left = self.boundary.wrapping_sub(at);
         let room = if want <= left || left >= MIN_FILL {
             left
         } else {

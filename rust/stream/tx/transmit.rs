@@ -341,7 +341,7 @@ impl Tx {
         let start = ctx.shared.sent_octets;
         let begin = blocks.lent();
         ctx.shared.excess.set_lent(begin != 0);
-        let layout = self.lay_out(start, locked, begin);
+        let mut layout = self.lay_out(start, locked, begin);
         let mut at: u32 = 0;
         let mut full = false;
         while self.find_job(ctx, reads, source) {
@@ -429,11 +429,14 @@ impl Tx {
     }
 
     /// Selects a message to send, if none is in progress; `false` if none may be sent now.
-    #[inline]
+    #[inline(always)]
     fn find_job(&mut self, ctx: &mut Ctx<'_>, reads: &mut ReadQueues, source: TxSource) -> bool {
-        if self.job.is_some() {
-            return true;
-        }
+        self.job.is_some() || self.begin_job(ctx, reads, source)
+    }
+
+    /// Selects the next message to send; `false` if none may be sent now.
+    #[inline(never)]
+    fn begin_job(&mut self, ctx: &mut Ctx<'_>, reads: &mut ReadQueues, source: TxSource) -> bool {
         self.job = match source {
             // TCP accepts no octet after FIN, not even responses to requests that the peer sent
             // before FIN arrived. Such requests are no error of the peer.

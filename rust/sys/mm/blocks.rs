@@ -24,6 +24,10 @@ const BLOCKS: usize = bindings::RSIW_MAX_PARTS as usize;
 /// a Terminate has 80 octets (RFC 5040 section 4.8).
 const PIECE: usize = 136;
 
+/// The longest FPDU that is moved to continue in the next buffer, in octets. A longer one is cut:
+/// a further FPDU costs less time than a move of its octets.
+const MOST_MOVED: usize = 2048;
+
 /// A chain of buffers. Offsets count octets from the beginning of the first buffer.
 ///
 /// # Invariants
@@ -162,8 +166,11 @@ impl BlockChain {
         };
         match next {
             // The FPDU is written into the next buffer, and then moved to `off` of this one.
-            Some(next) if need <= next => Some(place(behind, 0, room.min(next), Some(off))),
-            // No buffer is long enough, or there is no memory: a shorter FPDU fills this one.
+            Some(next) if need <= next.min(MOST_MOVED) || need <= next && left < PIECE => {
+                Some(place(behind, 0, room.min(next), Some(off)))
+            }
+            // A move takes longer, no buffer is long enough, or there is no memory: a shorter FPDU
+            // fills this one.
             _ if left >= PIECE => Some(place(index, off, left, None)),
             Some(next) => {
                 block.end_at(off);
@@ -385,6 +392,25 @@ mod tests {
     }
 
     #[test]
+    fn a_long_fpdu_is_cut_and_a_short_one_moved() {
+        for (want, left, written) in [
+            (MOST_MOVED, 1000, MOST_MOVED),
+            (MOST_MOVED + 4, 1000, 1000),
+            (8948, PIECE, PIECE),
+            // Not even a Terminate would fit into the rest.
+            (8948, PIECE - 4, 8948),
+        ] {
+            let Some(mut chain) = chain() else {
+                return;
+            };
+            let at = LEN - left;
+            assert_eq!(write(&mut chain, 0, at, at, at), Some(at));
+            assert_eq!(write(&mut chain, at, want, want, want), Some(written));
+            assert!(is_right(&chain, at + written));
+        }
+    }
+
+    #[test]
     fn without_a_next_block_the_rest_waits() -> Result {
         let Some(mut chain) = chain() else {
             return Ok(());
@@ -432,7 +458,8 @@ mod tests {
         );
         assert_eq!(chain.lent(), 1000);
         assert_eq!(write(&mut chain, 999, 10, 10, 10), None);
-        assert_eq!(write(&mut chain, 1000, LEN, LEN, LEN), Some(LEN));
+        assert_eq!(write(&mut chain, 1000, LEN, LEN, LEN), Some(LEN - 1000));
+        assert_eq!(write(&mut chain, LEN, 1000, 1000, 1000), Some(1000));
         let (parts, count) = chain.lend(1000, LEN).ok_or(EINVAL)?;
         let total: u32 = parts.iter().take(count as usize).map(|part| part.len).sum();
         assert!(count == 2 && total as usize == LEN);

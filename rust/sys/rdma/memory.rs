@@ -40,13 +40,14 @@ use crate::sys::{
 ///
 /// # Invariants
 ///
-/// `umem` is a pinned `ib_umem`, and `pages` are all of its pages in order. The range begins at
-/// offset `first` of the first page.
+/// `umem` is a pinned `ib_umem`, and `pages` are the addresses of all of its pages in order. The
+/// range begins at offset `first` of the first page.
 pub(crate) struct UserPages {
     /// The pin of the pages.
     umem: NonNull<bindings::ib_umem>,
-    /// The pages, in order.
-    pages: KVVec<*mut bindings::page>,
+    /// The kernel addresses of the pages, in order. The device depends on a kernel without high
+    /// memory (`INFINIBAND_VIRT_DMA`), so every page has an address.
+    pages: KVVec<*mut c_void>,
     /// The offset of the first octet in the first page.
     first: usize,
     /// The length of the range in octets.
@@ -124,12 +125,9 @@ impl UserPages {
             let page = *self.pages.get(at / PAGE_SIZE).ok_or(EFAULT)?;
             let within = at % PAGE_SIZE;
             let len = mover.left().min(PAGE_SIZE.wrapping_sub(within));
-            // SAFETY: By the type invariant `page` is pinned.
-            let base = unsafe { bindings::kmap_local_page(page) };
-            // SAFETY: The mapped page has `within + len <= PAGE_SIZE` octets.
-            unsafe { mover.step(base.cast::<u8>().add(within), len) };
-            // SAFETY: `base` is the most recent local mapping of this context.
-            unsafe { bindings::kunmap_local(base) };
+            // SAFETY: By the type invariant `page` is the address of a pinned page, which has
+            // `within + len <= PAGE_SIZE` octets.
+            unsafe { mover.step(page.cast::<u8>().add(within), len) };
             at = at.wrapping_add(len);
         }
         Ok(())

@@ -162,8 +162,10 @@ impl TaggedHeader {
     pub fn encode(&self) -> HeaderOctets {
         HeaderOctets(
             Writer::new()
-                .u8(FLAG_TAGGED | last(self.last) | VERSION)
-                .u8(self.ulp)
+                .u16(u16::from_be_bytes([
+                    FLAG_TAGGED | last(self.last) | VERSION,
+                    self.ulp,
+                ]))
                 .u32(self.stag.get())
                 .u64(self.to.get())
                 .into(),

@@ -186,6 +186,34 @@ impl FpduWriter {
     }
 }
 
+/// Octets of the tagged header that most FPDUs have (RFC 5041 section 4.2).
+const FREQUENT_LEN: usize = 14;
+
+/// Copies a header as [`copy`] does, and the frequent one field by field. Its fields were stored
+/// just before, and a load that covers parts of two stores waits for both.
+#[inline]
+fn copy_header(to: &mut [u8], header: &[u8]) -> bool {
+    if header.len() != FREQUENT_LEN || to.len() != FREQUENT_LEN {
+        return copy(to, header);
+    }
+    copy_first::<2>(to, header)
+        .and_then(|(to, header)| copy_first::<4>(to, header))
+        .and_then(|(to, header)| copy_first::<8>(to, header))
+        .is_some()
+}
+
+/// Copies the first `N` octets; returns the octets after them. `None`: one of both is shorter.
+#[inline]
+fn copy_first<'t, 'f, const N: usize>(
+    to: &'t mut [u8],
+    from: &'f [u8],
+) -> Option<(&'t mut [u8], &'f [u8])> {
+    let (to, to_rest) = to.split_first_chunk_mut::<N>()?;
+    let (from, from_rest) = from.split_first_chunk::<N>()?;
+    *to = *from;
+    Some((to_rest, from_rest))
+}
+
 /// Fills all octets before the CRC, without markers.
 #[inline]
 fn plain<E>(
@@ -205,14 +233,16 @@ fn plain<E>(
         .split_at_mut_checked(payload_len)
         .ok_or(WriteError::NoRoom)?;
     *length = ulpdu_len.to_be_bytes();
-    if !copy(head, header) {
+    if !copy_header(head, header) {
         return Err(WriteError::NoRoom);
     }
     if !payload.is_empty() {
         fill(payload).map_err(WriteError::Payload)?;
     }
     debug_assert_eq!(pad.len(), pad_len(ulpdu_len));
-    pad.fill(0);
+    if !pad.is_empty() {
+        pad.fill(0);
+    }
     Ok(())
 }
 
