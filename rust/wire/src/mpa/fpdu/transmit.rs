@@ -240,6 +240,7 @@ fn plain<E>(
         fill(payload).map_err(WriteError::Payload)?;
     }
     debug_assert_eq!(pad.len(), pad_len(ulpdu_len));
+    // A full segment has no pad, and needs no call.
     if !pad.is_empty() {
         pad.fill(0);
     }
