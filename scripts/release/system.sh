@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 # A Debian system with a disk, in QEMU, which runs scripts/release/guest-boot at each start. To be sourced by
-# check-boot and check-secure-boot, which set root, LOGS and WORK.
+# check-boot, check-dkms and check-secure-boot, which set root, LOGS and WORK.
 #
 # The system's second disk, mounted at /opt/check, has guest-boot and its settings. The second serial port gets what
 # guest-boot prints.
 
 # shellcheck disable=SC2154  # root is the caller's
 inside() { in_root "$root" env DEBIAN_FRONTEND=noninteractive "$@"; }
+
+# Folders of modules that are not unpacked, and the modules of them that are: in emulation depmod takes long for all,
+# and udev for those of the processor (arch).
+LEFT_OUT="arch drivers sound net"
+KEPT="drivers/block/virtio_blk drivers/virtio/ drivers/net/virtio_net drivers/net/net_failover drivers/net/dummy
+	drivers/char/hw_random/ drivers/infiniband/core/ net/core/ net/dns_resolver/ net/sunrpc/"
 
 # disk_of DIRECTORY FILE SIZE
 disk_of() {
@@ -65,6 +71,30 @@ machine() {
 # PARAMETERS of the kernel. no_timer_check: on a busy host the kernel does not see the ticks that it waits for.
 # shellcheck disable=SC2034  # the callers use it
 PARAMETERS="root=/dev/vda rw console=ttyS0 net.ifnames=0 panic=-1 random.trust_cpu=on no_timer_check"
+
+# The line of /etc/fstab for guest-boot's mount.
+# shellcheck disable=SC2034  # the callers use it
+NFS_MOUNT="10.77.0.2:/srv/nfs /mnt nfs proto=rdma,port=20049,_netdev,x-systemd.requires=rsiw-link@eth0.service,x-systemd.after=nfs-server.service 0 0"
+
+# nfs_server ROOT: that system exports /srv/nfs by RDMA.
+nfs_server() {
+	mkdir -p "$1/srv/nfs" "$1/etc/exports.d" "$1/etc/nfs.conf.d"
+	echo '/srv/nfs 10.77.0.0/24(rw,no_root_squash,insecure,fsid=1)' >"$1/etc/exports.d/check.exports"
+	printf '[nfsd]\nrdma=y\nrdma-port=20049\ngrace-time=10\nlease-time=10\n' >"$1/etc/nfs.conf.d/rdma.conf"
+}
+
+# start STAGE KERNEL INITRD: one life of the machine, which has to pass the stage. A kernel that dies before its first
+# program (now and then a fault of the emulator) has changed nothing, and is started again.
+start() {
+	local status
+	for _ in 1 2 3; do
+		status=0
+		machine "$1" -kernel "$2" -initrd "$3" -append "$PARAMETERS" </dev/null || status=$?
+		! grep -qF "$FIRST_PROGRAM" "$LOGS/$1.console" || break
+		say "The kernel died before its first program"
+	done
+	passed "$1" "$status"
+}
 
 # passed STAGE STATUS: the results of guest-boot; exits if the stage did not pass. STATUS is that of machine.
 passed() {
