@@ -229,7 +229,8 @@ impl<D: CmOps> Allocated<D> {
     ///
     /// # Errors
     ///
-    /// `EEXIST`: a device has this name. Other errors of `ib_register_device()`.
+    /// `EINVAL`: the name has a `%`, by which `ib_core` would number devices. `EEXIST`: a device has
+    /// this name. Other errors of `ib_register_device()`.
     pub(crate) fn register(
         mut self,
         name: &CStr,
@@ -237,11 +238,12 @@ impl<D: CmOps> Allocated<D> {
         netdev: &Netdev<'_>,
         guid: u64,
     ) -> Result {
+        check_name(name)?;
         // Held until the device is registered.
         let _netns = self.netns.take();
         let device = self.device.as_ptr();
         core::mem::forget(self);
-        // SAFETY: The device is alive and not registered. Other contexts may have references, but
+        // SAFETY: The name is no format. The device is alive and not registered. Other contexts may have references, but
         // do not use these fields yet, and no reference to the whole structure is formed. On
         // failure the device is deallocated as `ib_register_device()` demands.
         unsafe {
@@ -279,6 +281,14 @@ impl<D: CmOps> Allocated<D> {
     }
 }
 
+/// `EINVAL` for a name that `ib_register_device()` would use as a format. Any context.
+fn check_name(name: &CStr) -> Result {
+    if name.to_bytes().contains(&b'%') {
+        return Err(EINVAL);
+    }
+    Ok(())
+}
+
 impl<D: Driver> Drop for Allocated<D> {
     fn drop(&mut self) {
         // SAFETY: The device was never registered, and this value owns the reference that the call
@@ -292,5 +302,20 @@ fn fill_chars(to: &mut [kernel::ffi::c_char], from: &[u8]) {
     let room = to.len().saturating_sub(1);
     for (to, from) in to.iter_mut().take(room).zip(from) {
         *to = *from as kernel::ffi::c_char;
+    }
+}
+
+#[kunit_tests(rsiw_sys_device)]
+mod tests {
+    use super::*;
+
+    /// `ib_core` numbers devices by a name with a conversion.
+    #[test]
+    fn a_name_is_no_format() {
+        assert!(check_name(c"rsiw0").is_ok());
+        assert!(check_name(c"").is_ok());
+        for name in [c"rsiw%d", c"%s", c"%", c"a%%"] {
+            assert_eq!(check_name(name), Err(EINVAL));
+        }
     }
 }

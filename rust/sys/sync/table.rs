@@ -20,7 +20,7 @@ use kernel::{
     sync::{
         rcu,
         Arc,
-        ArcBorrow, //
+        //
     },
     types::Opaque, //
 };
@@ -158,21 +158,24 @@ impl<T: Send + Sync> Table<T> {
     /// The entry under `id`, valid while `guard` exists. Any context.
     #[inline]
     pub(crate) fn get<'g>(&'g self, id: u32, guard: &'g rcu::Guard) -> Option<&'g T> {
-        let _ = guard;
+        self.look_up(id, guard).map(|node| &*node.item)
+    }
+
+    /// The node under `id`, valid while the guard exists. Any context.
+    #[inline]
+    fn look_up<'g>(&'g self, id: u32, _guard: &'g rcu::Guard) -> Option<&'g Node<T>> {
         // SAFETY: `xa` is initialized.
         let node = unsafe { bindings::xa_load(self.xa.get(), id as usize) }.cast::<Node<T>>();
         // SAFETY: By the type invariant the pointer is null or a `Node<T>`, which RCU keeps during
         // the section.
-        unsafe { node.as_ref() }.map(|node| &*node.item)
+        unsafe { node.as_ref() }
     }
 
     /// The entry under `id`. Any context.
     #[inline]
     pub(crate) fn get_arc(&self, id: u32) -> Option<Arc<T>> {
         let guard = rcu::read_lock();
-        let item: *const T = self.get(id, &guard)?;
-        // SAFETY: The object is in an `Arc`, and the table's reference exists as long as `guard`.
-        Some(unsafe { ArcBorrow::from_raw(item) }.into())
+        self.look_up(id, &guard).map(|node| node.item.clone())
     }
 
     /// Calls `f` with each entry. Entries that are added or removed concurrently may be missed.

@@ -119,9 +119,11 @@ impl Queue {
 
     /// Makes the C object; `ENOMEM` without memory. Process context; sleeps.
     fn create(&self, name: &'static CStr, flags: bindings::wq_flags) -> Result {
-        // SAFETY: The format has no conversions and so needs no arguments; 0 is the default limit
-        // of running items.
-        let raw = unsafe { bindings::alloc_workqueue_noprof(name.as_char_ptr(), flags, 0) };
+        // SAFETY: The format has one conversion, of a string, which the call passes; 0 is the
+        // default limit of running items.
+        let raw = unsafe {
+            bindings::alloc_workqueue_noprof(c"%s".as_char_ptr(), flags, 0, name.as_char_ptr())
+        };
         if raw.is_null() {
             return Err(ENOMEM);
         }
