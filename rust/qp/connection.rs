@@ -414,14 +414,14 @@ impl Qp {
             }
             // Users disconnect after the peer's disconnect, too, as rdma_disconnect(3) requires.
             // librdmacm passes an error of this call on to the program.
-            QpState::Terminate | QpState::Error if inner.started => Ok(()),
+            QpState::Error if inner.started => Ok(()),
             QpState::Idle | QpState::Rtr => {
                 let attached = inner.attached.clone();
                 drop(inner);
                 attached.ok_or(EINVAL)?.qp_leaving(Leaving::Graceful);
                 Ok(())
             }
-            QpState::Terminate | QpState::Error | QpState::Waiting | QpState::Left => Err(EINVAL),
+            QpState::Error | QpState::Waiting | QpState::Left => Err(EINVAL),
         }
     }
 

@@ -33,7 +33,6 @@ impl QpState {
             Self::Rtr => c"rtr",
             Self::Rts => c"rts",
             Self::Closing => c"closing",
-            Self::Terminate => c"terminate",
             Self::Error => c"error",
             Self::Waiting => c"awaits_rendezvous",
             Self::Left => c"peer_has_left",

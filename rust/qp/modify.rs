@@ -160,7 +160,6 @@ impl Qp {
         match (inner.state, &inner.peer) {
             (QpState::Idle, _) if inner.initialised => IbState::Init,
             (QpState::Idle, _) => IbState::Reset,
-            (QpState::Terminate, _) => IbState::Sqe,
             (QpState::Error, _) => IbState::Err,
             (_, Some(peer)) => peer.ib_state(),
             (QpState::Rtr, None) => IbState::Rtr,

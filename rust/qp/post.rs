@@ -42,7 +42,7 @@ impl QpInner {
             QpState::Rts | QpState::Closing => stream(),
             QpState::Error => Some(PostTarget::Flush),
             QpState::Waiting => attached(),
-            QpState::Idle | QpState::Rtr | QpState::Terminate | QpState::Left => None,
+            QpState::Idle | QpState::Rtr | QpState::Left => None,
         };
         target.unwrap_or(PostTarget::None)
     }

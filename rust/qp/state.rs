@@ -21,7 +21,6 @@ use crate::sys::trace;
 /// | Rts | `SQD` of a named peer, or the peer's FIN | Closing |
 /// | Rts, Closing | disconnect, `ERR`, CQ overflow, end of the stream | Error |
 /// | Rts, Closing | an idle named peer closes in order | Left |
-/// | Terminate | not entered by this driver | Error |
 /// | Left | the owner disconnects, or three seconds | Error |
 /// | Idle, Rtr, Waiting | `ERR`, time-out of posted work | Error |
 /// | any | `modify_qp` to `RESET` | Idle |
@@ -36,8 +35,6 @@ pub(crate) enum QpState {
     Rts = 2,
     /// `SQD`: the stream is being closed gracefully.
     Closing = 3,
-    /// `SQE`: a Terminate was sent or received.
-    Terminate = 4,
     /// `ERR`: nothing is executed any more.
     Error = 5,
     /// `RTS` of a rendezvous: work requests wait for the stream.
@@ -55,7 +52,6 @@ impl QpState {
             1 => Self::Rtr,
             2 => Self::Rts,
             3 => Self::Closing,
-            4 => Self::Terminate,
             6 => Self::Waiting,
             7 => Self::Left,
             _ => Self::Error,
@@ -69,7 +65,6 @@ impl QpState {
             Self::Rtr => 2,
             Self::Rts | Self::Waiting | Self::Left => 3,
             Self::Closing => 4,
-            Self::Terminate => 5,
             Self::Error => 6,
         }
     }
