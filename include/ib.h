@@ -79,7 +79,6 @@ void rsiw_netdev_info(const struct net_device *ndev, struct rsiw_netdev_info *in
 u32 rsiw_netdev_speed(struct net_device *ndev);
 u32 rsiw_netdev_l3mdev(struct net_device *ndev);
 size_t rsiw_netdev_gids(const struct net_device *ndev, u8 (*gids)[16], size_t max);
-struct net *rsiw_netdev_net(const struct net_device *ndev);
 void rsiw_netdev_put(struct net_device *ndev);
 struct net *rsiw_netdev_get_net(const struct net_device *ndev);
 bool rsiw_netdev_hold_still(const struct net_device *ndev, const struct net *net);

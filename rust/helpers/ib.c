@@ -293,11 +293,6 @@ int rsiw_unregister_inet6addr_notifier(struct notifier_block *nb)
 	return unregister_inet6addr_notifier(nb);
 }
 
-struct net *rsiw_netdev_net(const struct net_device *ndev)
-{
-	return dev_net(ndev);
-}
-
 void rsiw_netdev_put(struct net_device *ndev)
 {
 	dev_put(ndev);
