@@ -104,11 +104,14 @@ const LEFT_MS: u32 = 3_000;
 /// | Await | request of the peer (responder) | PendingReply |
 /// | PendingReply | sent | Answered |
 /// | Answered | first FPDU | Running |
+/// | Await, PendingReply, Answered | a matching request replaces the earlier one | Await |
 /// | PendingReply, Answered | failure, time-out | Await |
-/// | Hold, Tcp, Request, Reply, Pause, Await | time-out of posted work | given up |
+/// | Hold, Tcp, Request, Reply, Pause | time-out of posted work | given up |
+/// | Await, PendingReply, Answered | time-out of posted work | given up |
 /// | Running | stream ended | over |
 /// | Running | an idle peer has closed, not yet reported to the owner | Left |
 /// | Left | 3 s | over |
+/// | any | the owner ends or destroys the queue pair | over |
 enum Stage {
     /// The initiator waits for its packet sequence number, at most [`HOLD_MS`].
     Hold(Limit),

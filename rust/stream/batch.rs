@@ -61,12 +61,13 @@ use crate::{
 /// | Open | peer's FIN, no Read outstanding | Closing |
 /// | Open, Closing | disconnect | Leaving |
 /// | Open | peer's FIN with a Read outstanding, or within an FPDU | Ended |
-/// | Open, Closing | error found, Terminate received, abort | Ended |
+/// | Open, Closing | error found, Terminate received | Ended |
+/// | Open, Closing, Leaving | reset, abort, error of TCP | Ended, Over |
 /// | Closing | send queue drained: FIN; then the peer's FIN | Ended, Over |
 /// | Closing | no progress in the deadline | Ended, Over |
 /// | Leaving | message in progress sent: FIN | Ended |
 /// | Leaving | 500 ms | Ended |
-/// | Ended | FIN sent and received, reset, or deadline | Over |
+/// | Ended | FIN sent and received, reset, abort, or deadline | Over |
 /// | Ended (behind a disconnect) | closed window, no progress for 400 ms: reset | Over |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum StreamPhase {
@@ -244,7 +245,7 @@ impl StreamState {
     /// note.
     #[inline]
     pub(super) fn take_rx_since_kick(&mut self) -> bool {
-        core::mem::take(&mut self.proto.rx.talked)
+        core::mem::take(&mut self.proto.rx.rx_since_kick)
     }
 
     /// Whether the stream is open, and the siw workaround has nothing to repeat.

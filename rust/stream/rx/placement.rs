@@ -193,14 +193,14 @@ impl Rx {
         let untagged = ulpdu.wrapping_add(ddp::UNTAGGED_LEN);
         let done = match decision {
             Decision::Write(segment) => {
-                self.talked = true;
+                self.rx_since_kick = true;
                 let tally = &mut ctx.shared.tally;
                 tally.rx_writes = tally.rx_writes.wrapping_add(segment.last.into());
                 place_write(ctx, src, tagged, &segment)
             }
             Decision::ReadResponse(segment) => place_read(ctx, reads, src, tagged, &segment),
             Decision::Send(segment) => {
-                self.talked = true;
+                self.rx_since_kick = true;
                 self.place_send(ctx, src, untagged, &segment)
             }
             Decision::ReadRequest => {

@@ -167,7 +167,7 @@ impl Reassembly {
     }
 }
 
-#[kunit_tests(rsiw_stream_stash)]
+#[kunit_tests(rsiw_stream_reassembly)]
 mod tests {
     use super::*;
 

@@ -70,7 +70,7 @@ pub(in crate::stream) struct Rx {
     /// The first FPDU, or the negotiated ready-to-receive frame, was received.
     pub(in crate::stream) ready: bool,
     /// A message was received that the owner of the queue pair may answer.
-    pub(in crate::stream) talked: bool,
+    pub(in crate::stream) rx_since_kick: bool,
     /// Octets that were read together with the start-up frame.
     initial: KVec<u8>,
     /// Octets of `initial` that were processed.
@@ -97,7 +97,7 @@ impl Rx {
             hold: None,
             unread: false,
             ready: false,
-            talked: false,
+            rx_since_kick: false,
             initial: config.initial,
             initial_taken: 0,
         }

@@ -9,11 +9,12 @@
 //!
 //! ```text
 //! expired(waiting):
+//!     before = peak
 //!     if waiting > peak or current is the longest: peak = waiting
 //!     if this was a probe: return
-//!     if waiting >= peak - peak / PEAK_SLACK:
-//!         current = first guess if waiting < USEFUL else current - current / SHORTER
-//!     else: current += current / LONGER
+//!     if waiting < before - before / PEAK_SLACK: current += current / LONGER
+//!     else if waiting < USEFUL: current = first guess
+//!     else: current -= current / SHORTER
 //! ```
 
 use kernel::sync::atomic::{

@@ -17,10 +17,14 @@
 //!         if credit < MIN_CREDIT or now - kicked > CREDIT_GAP_NS: streak = 0; Kick
 //!         if rx_since_kick and credit < MAX_CREDIT: Kick
 //!         Defer
-//!     streak += 1; backoff_left -= 1
-//!     if streak > STREAK and backoff_left was 0: Defer else Kick
-//! deferred_kick_done(count):
-//!     if count >= USEFUL: credit += count, at most MAX_CREDIT; backoff = STREAK
+//!     streak += 1
+//!     if backoff_left > 0: backoff_left -= 1; Kick
+//!     if streak > STREAK and delays are enabled: Defer else Kick
+//! end of each kick, which sent `count` work requests:
+//!     if octets sent > LARGE * count: streak = 0
+//! end of a kick after a delay; full: a burst was full:
+//!     if count >= USEFUL or full:
+//!         credit += max(count, USEFUL), at most MAX_CREDIT; backoff = STREAK
 //!     else if credit >= 2 * USEFUL: credit -= 2 * USEFUL
 //!     else: backoff = min(4 * backoff, MAX_BACKOFF); backoff_left = backoff; streak = 0
 //! ```
@@ -65,13 +69,21 @@ const LARGE: u64 = 256 << 10;
 //
 // | state | event | next |
 // | --- | --- | --- |
-// | counting (`streak` up to STREAK) | doorbell within STREAK_GAP_NS | counting: Kick |
-// | counting | longer gap, or received message | counting from 0: Kick |
-// | counting | doorbell above STREAK, `backoff_left` 0 | deferring: Defer |
-// | deferring | timer, count >= USEFUL | deferring, with credit |
-// | deferring | timer, count < USEFUL, credit left | deferring, less credit |
-// | deferring | timer, count < USEFUL, no credit | backing off, `backoff` times 4 |
-// | backing off | doorbell | backing off, `backoff_left` less 1: Kick; counting at 0 |
+// | counting | doorbell within STREAK_GAP_NS, `streak` up to STREAK | counting: Kick |
+// | counting | doorbell within STREAK_GAP_NS, `streak` above STREAK | deferring: Defer |
+// | counting, deferring | gap or received message, credit below MIN_CREDIT | counting from 0: Kick |
+// | counting, deferring | gap above CREDIT_GAP_NS | counting from 0: Kick |
+// | counting, deferring | shorter gap, credit at least MIN_CREDIT, no message | deferring: Defer |
+// | counting, deferring | received message, MAX_CREDIT | deferring: Defer |
+// | counting | received message, MIN_CREDIT to below MAX_CREDIT | counting: Kick |
+// | deferring | received message, MIN_CREDIT to below MAX_CREDIT | deferring: Kick |
+// | counting, deferring | messages above LARGE on average | counting from 0 |
+// | deferring | doorbell within STREAK_GAP_NS | deferring: Defer |
+// | deferring | timer, count >= USEFUL or a full burst | deferring, with credit |
+// | deferring | timer, count < USEFUL, credit at least 2 * USEFUL | deferring, less credit |
+// | deferring | timer, count < USEFUL, less credit | backing off, `backoff` times 4 |
+// | backing off | doorbell within STREAK_GAP_NS | backing off, `backoff_left` less 1: Kick |
+// | backing off | `backoff_left` 0 | counting |
 
 /// The doorbell state of one send queue. Any context; no lock, since a wrong guess costs only time.
 pub(in crate::stream) struct DoorbellBatcher {
@@ -259,10 +271,10 @@ mod tests {
 
     /// Rings until a doorbell is deferred; returns the number of kicks before that.
     fn ring(doorbells: &DoorbellBatcher, clock: &mut i64, gap: i64) -> u32 {
-        for rung in 0..10 * MAX_BACKOFF {
+        for count in 0..10 * MAX_BACKOFF {
             *clock += gap;
             if doorbells.on_doorbell(*clock) == DoorbellAction::Defer {
-                return rung;
+                return count;
             }
             small(doorbells, 1);
             doorbells.kicked(*clock);
@@ -351,9 +363,9 @@ mod tests {
             small(&doorbells, 1);
             doorbells.deferred_kick_done(clock, false);
         }
-        let mut rung = 0;
-        while rung < 2 * MAX_BACKOFF {
-            clock += match rung % 100 {
+        let mut count = 0;
+        while count < 2 * MAX_BACKOFF {
+            clock += match count % 100 {
                 0 => STREAK_GAP_NS + 1,
                 _ => 1_000,
             };
@@ -362,9 +374,9 @@ mod tests {
             }
             small(&doorbells, 1);
             doorbells.kicked(clock);
-            rung += 1;
+            count += 1;
         }
-        assert!((MAX_BACKOFF..MAX_BACKOFF + MAX_BACKOFF / 50).contains(&rung));
+        assert!((MAX_BACKOFF..MAX_BACKOFF + MAX_BACKOFF / 50).contains(&count));
     }
 
     #[test]
