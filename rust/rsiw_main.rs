@@ -60,7 +60,7 @@ module! {
         },
         mpa_rev: u32 {
             default: 2,
-            description: "MPA revision of our requests: 1 or 2 (default)",
+            description: "MPA revision of the device's Requests: 1 or 2 (default)",
         },
         rev1_fallback: u32 {
             default: 1,

@@ -121,7 +121,7 @@ done
 
 row "in Debian's kernels" "rsiw=no siw=no rxe=yes" stock
 row "CRC without being asked for" "rsiw=yes siw=no" asks_for 0 0 'M=? C=1'
-row "markers for who asks" "rsiw=yes siw=no" asks_for 1 1 'M=? C=?'
+row "markers on request" "rsiw=yes siw=no" asks_for 1 1 'M=? C=?'
 row "Read of several SGEs" "rsiw=yes siw=no rxe=yes" check read_with_two_elements
 row "ibv_reg_mr_iova" "rsiw=yes siw=no rxe=yes" check iova
 row "solicited-only notification" "rsiw=yes siw=no rxe=yes" check solicited_only

@@ -59,7 +59,7 @@ one_round() {
 	stop "$KNOCK"
 	calms_down "after the end of both listeners"
 	kill -9 "$server" "$RESPONDER"
-	wait_for 20 "who listened can be killed" gone "$server"
+	wait_for 20 "the process that listened can be killed" gone "$server"
 	run 20 "rdma link del" rdma link del r0
 }
 

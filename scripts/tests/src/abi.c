@@ -50,7 +50,7 @@ static void solicited_only(void)
 	post(&bed.p.a, wr);
 	success(bed.p.b.recv_cq);
 	if (event_within(bed.p.b.channel, 200))
-		fail("a plain Send woke who waits for solicited ones");
+		fail("a plain Send woke a process that waits for solicited ones");
 	wr.send_flags |= IBV_SEND_SOLICITED;
 	post(&bed.p.a, wr);
 	if (!event_within(bed.p.b.channel, 5000))

@@ -57,8 +57,8 @@ static struct worker {
 	[ONE] = { "a user", NOBODY, -1, 0 },
 	[ONE_TOO] = { "the same user in another process", NOBODY, -1, 0 },
 	[OTHER] = { "another user", SOMEBODY, -1, 0 },
-	[FALLEN] = { "who is not root any more", 0, -1, 0 },
-	[MOUNTER] = { "another user who may mount", SOMEBODY, -1, 0 },
+	[FALLEN] = { "a process that is not root any more", 0, -1, 0 },
+	[MOUNTER] = { "another user that may mount", SOMEBODY, -1, 0 },
 	[HEIR] = { "another user, in the next process of that number", SOMEBODY, -1, 0 },
 };
 

@@ -273,8 +273,8 @@ def violated(device):
         wait_for(10, "IBV_EVENT_QP_ACCESS_ERR", lambda: access in device.events())
         if a is not b:
             wait_for(10, "IBV_EVENT_QP_FATAL", lambda: fatal in other.events())
-            check(other.seen == [fatal], f"who asked is told {other.seen}")
-            check(device.events() == [access], f"who was asked is told {device.seen}")
+            check(other.seen == [fatal], f"the requester is told {other.seen}")
+            check(device.events() == [access], f"the responder is told {device.seen}")
         device.seen.clear()
         for end in {a, b}:
             end.close()
