@@ -179,7 +179,7 @@ pub(crate) struct QpParts {
     pub(crate) cap: modify::Cap,
     /// Every send work request generates a completion (`IB_SIGNAL_ALL_WR`).
     pub(crate) signal_all: bool,
-    /// The owner.
+    /// A process or a kernel user, which decides how work requests are posted.
     pub(crate) owner: Owner,
     /// The `ib_qp`.
     pub(crate) core: Arc<CoreRef<CoreQp>>,
@@ -194,7 +194,6 @@ pub(crate) struct Qp {
     cap: modify::Cap,
     /// Every send work request generates a completion (`IB_SIGNAL_ALL_WR`).
     signal_all: bool,
-    /// The owner.
     owner: Owner,
     /// The process that created the queue pair.
     maker: Caller,

@@ -43,7 +43,7 @@ mod sys;
 mod verbs;
 
 module! {
-    type: Rsiw,
+    type: RsiwModule,
     name: "rsiw",
     authors: ["The rsiw authors"],
     description: "Soft-iWARP: RDMA over TCP on any network interface",
@@ -115,7 +115,7 @@ module! {
 
 /// The state of the loaded module. Fields are dropped in the order of their declaration.
 #[pin_data]
-struct Rsiw {
+struct RsiwModule {
     /// The registration of the driver, whose drop removes every device.
     #[pin]
     _registration: driver::Registration,
@@ -125,7 +125,7 @@ struct Rsiw {
     _pool: sys::mm::pages::Pool,
 }
 
-impl kernel::InPlaceModule for Rsiw {
+impl kernel::InPlaceModule for RsiwModule {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             _: { params::check()? },

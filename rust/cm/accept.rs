@@ -160,7 +160,6 @@ pub(crate) struct HalfOpen {
     request: FrameReader,
     /// The time at which the connection was accepted from TCP.
     came: Instant<Monotonic>,
-    /// The socket.
     socket: Socket,
 }
 
@@ -353,7 +352,6 @@ pub(crate) struct Replying {
     qp: Attachment,
     /// The result of the negotiation.
     offer: Agreement,
-    /// The stage.
     stage: ReplyStage,
 }
 

@@ -119,28 +119,27 @@ fn begin(device: &Arc<CmDevice>, call: ConnectCall<'_>, param: &ConnParam<'_>) -
             Ok((plan, qp, socket))
         };
         let (plan, qp, socket) = begun().map_err(|error| (error, Phase::Over))?;
-        let attempt = Attempt {
+        let initiation = Initiation {
             call: call.commit(ctx.endpoint.handle()),
             plan,
             qp,
             socket,
         };
         Ok(Phase::Initiator(Initiator {
-            attempt,
+            initiation,
             stage: RequestStage::Tcp,
         }))
     })
 }
 
 /// The state of an initiator that all stages have in common.
-struct Attempt {
+struct Initiation {
     /// The committed connect, for which `iw_cm` awaits CONNECT_REPLY.
     call: Connecting,
     /// The parameters of the connect call.
     plan: Plan,
     /// The queue pair.
     qp: Attachment,
-    /// The socket.
     socket: Socket,
 }
 
@@ -167,8 +166,7 @@ enum RequestStage {
 /// An initiator in its start-up.
 pub(crate) struct Initiator {
     /// The state that all stages have in common.
-    attempt: Attempt,
-    /// The stage.
+    initiation: Initiation,
     stage: RequestStage,
 }
 
@@ -184,7 +182,7 @@ impl Initiator {
 
     /// The revision of MPA in the Request.
     pub(crate) fn revision(&self) -> u32 {
-        match self.attempt.plan.policy.revision {
+        match self.initiation.plan.policy.revision {
             Revision::One => 1,
             Revision::Two => 2,
         }
@@ -193,26 +191,26 @@ impl Initiator {
     /// Makes all steps that are possible without waiting.
     #[inline(never)]
     pub(crate) fn step(self, ctx: &mut StepContext<'_>) -> Next {
-        let Self { attempt, stage } = self;
+        let Self { initiation, stage } = self;
         if ctx.notes.quit {
-            return attempt.abort(ctx, ECONNRESET);
+            return initiation.abort(ctx, ECONNRESET);
         }
         match stage {
-            RequestStage::Tcp => attempt.tcp(ctx),
-            RequestStage::Request(frame) => attempt.send(ctx, frame),
-            RequestStage::Reply(frame) => attempt.receive(ctx, frame),
+            RequestStage::Tcp => initiation.tcp(ctx),
+            RequestStage::Request(frame) => initiation.send(ctx, frame),
+            RequestStage::Reply(frame) => initiation.receive(ctx, frame),
         }
     }
 }
 
-impl Attempt {
+impl Initiation {
     /// Waits for the next note in `stage`, or aborts after the time limit.
     fn wait(self, ctx: &mut StepContext<'_>, stage: RequestStage) -> Next {
         if ctx.timer.is_over() {
             return self.abort(ctx, ETIMEDOUT);
         }
         Next::Wait(Phase::Initiator(Initiator {
-            attempt: self,
+            initiation: self,
             stage,
         }))
     }
@@ -227,7 +225,7 @@ impl Attempt {
                     ctx.timer.set(params::mpa_reply_timeout_ms());
                     let stage = RequestStage::Request(frame);
                     Next::Go(Phase::Initiator(Initiator {
-                        attempt: self,
+                        initiation: self,
                         stage,
                     }))
                 }
@@ -249,7 +247,7 @@ impl Attempt {
                 Ok(frame) => {
                     let stage = RequestStage::Reply(frame);
                     Next::Go(Phase::Initiator(Initiator {
-                        attempt: self,
+                        initiation: self,
                         stage,
                     }))
                 }
@@ -308,7 +306,7 @@ impl Attempt {
         let begun = socket
             .disconnect()
             .and_then(|()| plan.connect(&socket, ctx));
-        let attempt = Self {
+        let initiation = Self {
             call,
             plan,
             qp,
@@ -316,10 +314,10 @@ impl Attempt {
         };
         match begun {
             Ok(()) => Next::Go(Phase::Initiator(Initiator {
-                attempt,
+                initiation,
                 stage: RequestStage::Tcp,
             })),
-            Err(error) => attempt.close(ctx, error, Depths::NONE, PrivateData::NONE),
+            Err(error) => initiation.close(ctx, error, Depths::NONE, PrivateData::NONE),
         }
     }
 

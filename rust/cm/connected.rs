@@ -45,7 +45,6 @@ pub(crate) fn result_of(reason: EndReason) -> Result {
 pub(crate) struct Established {
     /// Reports the end to `iw_cm`; `None` if the start could not be reported.
     cm: Option<iwcm::Connected>,
-    /// The stream.
     stream: Arc<Stream>,
     /// The queue pair.
     qp: Attachment,
@@ -72,7 +71,6 @@ impl Established {
         }
     }
 
-    /// The stream.
     pub(crate) fn stream(&self) -> &Arc<Stream> {
         &self.stream
     }

@@ -22,7 +22,6 @@ use crate::{
 /// A device with its connections and listeners, which hold references to it until their end.
 #[pin_data]
 pub(crate) struct CmDevice {
-    /// The device.
     device: Arc<Device>,
     /// Queue pairs by number.
     qps: Arc<QpTable>,

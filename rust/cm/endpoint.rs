@@ -161,7 +161,6 @@ pub(crate) struct Notes {
 
 /// The context of a step.
 pub(crate) struct StepContext<'a> {
-    /// The endpoint.
     pub(crate) endpoint: &'a Arc<Endpoint>,
     /// The device of the endpoint.
     pub(crate) device: &'a Arc<CmDevice>,
@@ -181,8 +180,7 @@ impl StepContext<'_> {
 }
 
 /// State that the endpoint's lock protects.
-struct Inner {
-    /// The phase.
+struct EndpointState {
     phase: Phase,
     /// The time limit of the phase.
     timer: Timer,
@@ -199,8 +197,7 @@ pub(crate) struct Endpoint {
     handle: Handle,
     /// The phase.
     #[pin]
-    inner: Mutex<Inner>,
-    /// The notes.
+    inner: Mutex<EndpointState>,
     #[pin]
     notes: SpinLockIrq<Notes>,
     /// Handles notes and the socket.
@@ -252,7 +249,7 @@ impl Endpoint {
                 pin_init!(Self {
                     handle,
                     inner <- new_mutex!(
-                        Inner {
+                        EndpointState {
                             phase: Phase::New,
                             timer: Timer::new(),
                             streams: Streams::default(),
@@ -307,7 +304,7 @@ impl Endpoint {
     #[inline(never)]
     fn replace(
         self: &Arc<Self>,
-        inner: &mut Inner,
+        inner: &mut EndpointState,
         f: impl FnOnce(Phase, &mut StepContext<'_>) -> Result<Phase, (Error, Phase)>,
     ) -> Result {
         let Some(device) = inner.device.clone() else {
@@ -336,7 +333,7 @@ impl Endpoint {
 
     /// Makes all steps that are possible without waiting. `fired`: the timer has expired.
     #[inline(never)]
-    fn advance(self: &Arc<Self>, inner: &mut Inner, fired: bool) {
+    fn advance(self: &Arc<Self>, inner: &mut EndpointState, fired: bool) {
         let Some(device) = inner.device.clone() else {
             return;
         };

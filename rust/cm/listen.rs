@@ -84,7 +84,6 @@ const MIN_BACKLOG: u32 = 64;
 
 /// A listener that has not been stopped.
 struct Open {
-    /// The socket.
     socket: ListenSocket,
     /// Reports requests to `iw_cm`.
     cm: Listening,
@@ -92,11 +91,10 @@ struct Open {
     half_open: HalfOpenBacklog<Arc<Endpoint>>,
     /// Delays requests when the user closes connections.
     svcrdma_close: SvcrdmaClose,
-    /// The device.
     device: Arc<CmDevice>,
 }
 
-/// A listener.
+/// The state of one `rdma_listen` call: the socket and its half-open backlog.
 #[pin_data]
 pub(crate) struct Listener {
     /// The listener's number in the device.
@@ -347,14 +345,12 @@ impl DestroyNotify for Listener {
 
 /// An entry in a listener's half-open backlog.
 pub(crate) struct BacklogSlot {
-    /// The listener.
     listener: Arc<Listener>,
     /// The endpoint's number.
     handle: Handle,
 }
 
 impl BacklogSlot {
-    /// The listener.
     pub(crate) fn listener(&self) -> &Arc<Listener> {
         &self.listener
     }

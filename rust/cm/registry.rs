@@ -44,7 +44,7 @@ const MOST_ATTEMPTS: u32 = 1_024;
 pub(crate) enum Member {
     /// A connection, from its first step to its last.
     Endpoint(Arc<Endpoint>),
-    /// A listener.
+    /// A listener, until it is stopped.
     Listener(Arc<Listener>),
 }
 
@@ -59,8 +59,7 @@ impl Member {
 }
 
 /// State that the registry's lock protects.
-struct Inner {
-    /// The members.
+struct RegistryState {
     members: RBTree<Handle, Member>,
     /// The last number that was assigned.
     last: usize,
@@ -92,11 +91,11 @@ impl Attempts {
     }
 }
 
-/// A rendezvous attempt: from the start of TCP's connection to that of the stream, or until it has
-/// failed.
-pub(crate) struct Attempt(Arc<CmDevice>);
+/// The count of one rendezvous attempt, from the start of TCP's connection to that of the stream,
+/// or until it has failed.
+pub(crate) struct AttemptSlot(Arc<CmDevice>);
 
-impl Attempt {
+impl AttemptSlot {
     /// Begins an attempt; `None` if the limits of the device do not allow it. Process context,
     /// sleeps.
     pub(crate) fn begin(device: &Arc<CmDevice>) -> Option<Self> {
@@ -105,7 +104,7 @@ impl Attempt {
     }
 }
 
-impl Drop for Attempt {
+impl Drop for AttemptSlot {
     fn drop(&mut self) {
         self.0.registry().attempts.lock().over();
     }
@@ -116,7 +115,7 @@ impl Drop for Attempt {
 pub(crate) struct Registry {
     /// The members.
     #[pin]
-    inner: Mutex<Inner>,
+    inner: Mutex<RegistryState>,
     /// Notified when no member is left.
     #[pin]
     empty: CondVar,
@@ -130,7 +129,7 @@ impl Registry {
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             inner <- new_mutex!(
-                Inner {
+                RegistryState {
                     members: RBTree::new(),
                     last: 0,
                     closed: false,

@@ -47,7 +47,6 @@ impl Limit {
 
 /// The time limit of the current step, if any.
 pub(crate) struct Timer {
-    /// The limit.
     limit: Option<Limit>,
     /// The limit was set since the last call of [`wake`](Self::wake).
     changed: bool,

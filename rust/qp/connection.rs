@@ -54,7 +54,7 @@ use crate::{
 pub(crate) enum Leaving {
     /// A graceful disconnect of the owner.
     Graceful,
-    /// An abort.
+    /// The connection ends at once, with a reset.
     Abort,
 }
 

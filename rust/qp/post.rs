@@ -27,7 +27,6 @@ enum PostTarget {
     Stream(Arc<Stream>),
     /// The connection manager, which is notified of posted work.
     Attached(Arc<dyn Attached>),
-    /// The flush.
     Flush,
     /// No target. Posted work is not flushed at once in [`QpState::Left`] either.
     None,

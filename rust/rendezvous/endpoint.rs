@@ -48,7 +48,7 @@ use crate::{
             FrameReader,
             FrameWriter, //
         },
-        registry::Attempt,
+        registry::AttemptSlot,
         timer::Limit,
         CmDevice, //
     },
@@ -137,7 +137,6 @@ enum Stage {
 
 /// An accepted connection, until its stream starts.
 struct PendingReply {
-    /// The socket.
     socket: Socket,
     /// The parameters.
     agreed: Parameters,
@@ -173,7 +172,6 @@ enum Outcome {
 /// pair.
 #[pin_data]
 pub(super) struct RendezvousEndpoint {
-    /// The device.
     device: Arc<CmDevice>,
     /// The number of the connection manager's endpoint.
     handle: Handle,
@@ -240,7 +238,7 @@ impl Driven for RendezvousEndpoint {
     }
 }
 
-/// A rendezvous.
+/// The state machine that connects one queue pair to its peer.
 pub(crate) struct Rendezvous {
     /// The queue pair.
     qp: Attachment,
@@ -249,7 +247,7 @@ pub(crate) struct Rendezvous {
     /// The stage; `None` before the first step and within a step.
     stage: Option<Stage>,
     /// The current attempt of the initiator.
-    attempt: Option<Attempt>,
+    attempt: Option<AttemptSlot>,
     /// The maximum pause before the next attempt, in milliseconds.
     pause_ms: u32,
     /// The time limit of posted work requests; `None` without such work or without a limit.

@@ -83,10 +83,9 @@ const MIN_AGE_MS: i64 = 100;
 const GUESSES: Rate = Rate::new::<32, 1>();
 
 /// A listener with the number of responders that share it.
-struct Shared {
+struct ListenerUse {
     /// The number of responders.
     users: u32,
-    /// The listener.
     listener: Arc<RendezvousListener>,
 }
 
@@ -95,7 +94,7 @@ struct Shared {
 pub(crate) struct RendezvousListeners {
     /// The listeners that are open.
     #[pin]
-    open: Mutex<KVec<Shared>>,
+    open: Mutex<KVec<ListenerUse>>,
     /// Queue pairs by number.
     qps: Arc<QpTable>,
 }
@@ -150,15 +149,16 @@ impl RendezvousListeners {
         )?;
         let result = share(&listener);
         // The capacity is reserved.
-        open.push(Shared { users: 1, listener }, GFP_KERNEL)?;
+        open.push(ListenerUse { users: 1, listener }, GFP_KERNEL)?;
         Ok(result)
     }
 
     /// Ends a share; the last one closes the listener. Process context; sleeps.
     fn leave(&self, listener: &Arc<RendezvousListener>) {
         let mut open = self.open.lock();
-        let is_it =
-            |shared: &Shared| core::ptr::eq(Arc::as_ptr(&shared.listener), Arc::as_ptr(listener));
+        let is_it = |shared: &ListenerUse| {
+            core::ptr::eq(Arc::as_ptr(&shared.listener), Arc::as_ptr(listener))
+        };
         let Some(at) = open.iter().position(is_it) else {
             return;
         };
@@ -179,12 +179,10 @@ impl RendezvousListeners {
 pub(super) struct ListenerShare {
     /// All listeners.
     listeners: Arc<RendezvousListeners>,
-    /// The listener.
     listener: Arc<RendezvousListener>,
 }
 
 impl ListenerShare {
-    /// The listener.
     pub(super) fn listener(&self) -> &Arc<RendezvousListener> {
         &self.listener
     }
@@ -198,7 +196,6 @@ impl Drop for ListenerShare {
 
 /// The pending set of an open listener.
 struct PendingSet {
-    /// The socket.
     socket: ListenSocket,
     /// Pending connections, oldest first.
     conns: HalfOpenBacklog<Arc<PendingConn>>,

@@ -59,7 +59,6 @@ enum ConnState {
 /// A pending connection.
 #[pin_data]
 pub(super) struct PendingConn {
-    /// The listener.
     listener: Arc<RendezvousListener>,
     #[pin]
     state: Mutex<ConnState>,

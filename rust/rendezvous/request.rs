@@ -105,9 +105,7 @@ pub(super) fn judge(hello: &Hello, terms: &Terms, qpn: Qpn) -> Verdict {
 
 /// A connection request.
 pub(super) struct ConnRequest {
-    /// The socket.
     pub(super) socket: Socket,
-    /// The hello.
     pub(super) hello: Hello,
     /// The MPA Request, without private data.
     mpa_request: Frame<'static>,

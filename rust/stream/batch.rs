@@ -135,7 +135,6 @@ pub(super) struct StreamState {
 
 /// The protocol state of both directions.
 pub(super) struct Proto {
-    /// The phase.
     pub(super) phase: StreamPhase,
     /// The receive direction.
     pub(super) rx: Rx,

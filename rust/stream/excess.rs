@@ -41,7 +41,7 @@ const FRAGMENT: u32 = if PAGE_SIZE as u32 > 32 << 10 {
 
 /// Retired blocks, which no later burst fills, up to a position of the stream.
 #[derive(Clone, Copy, Default)]
-struct Closed {
+struct Retired {
     /// TCP references none of these blocks when all octets before this position are acknowledged.
     end: u64,
     /// The unused octets at the ends of the blocks.
@@ -64,10 +64,10 @@ pub(super) struct Excess {
     /// TCP has references to a part of the block in use.
     lent: bool,
     /// Blocks retired before those of `newer`.
-    older: Closed,
+    older: Retired,
     /// Blocks retired since `older` was empty. Two sums serve as a list. A block counts at most
     /// until twice the octets are acknowledged that were outstanding at its retirement.
-    newer: Closed,
+    newer: Retired,
 }
 
 impl Excess {
@@ -128,7 +128,7 @@ impl Excess {
     #[inline]
     pub(super) fn closed(&mut self, end: u64, unused: u32) {
         self.lent = false;
-        self.newer = Closed {
+        self.newer = Retired {
             end,
             unused: self.newer.unused.saturating_add(unused),
             any: true,

@@ -30,7 +30,6 @@ use crate::{
 pub(crate) struct StreamInfo {
     /// The parameters that the MPA start-up negotiated.
     agreed: Agreed,
-    /// The phase.
     phase: StreamPhase,
     /// A Send waits for a receive.
     held: bool,

@@ -31,7 +31,7 @@ pub(super) struct ReadCookie {
     pub(super) invalidate: Option<Stag>,
 }
 
-/// The read queues.
+/// The ORQ and the IRQ of a stream. The socket lock guards both.
 pub(super) struct ReadQueues {
     /// The outstanding Reads of this end.
     pub(super) orq: Orq<ReadCookie, KVec<Option<Outstanding<ReadCookie>>>>,

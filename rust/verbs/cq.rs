@@ -68,7 +68,6 @@ pub(crate) struct Cq {
     object_slot: ObjectSlot,
     /// The number by which the process names the queue.
     number: u32,
-    /// The entries.
     #[pin]
     entries: Entries,
     /// An entry was dropped; the overflow is reported once.

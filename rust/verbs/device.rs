@@ -95,7 +95,6 @@ impl ObjectSlot {
         })
     }
 
-    /// The device.
     pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
     }

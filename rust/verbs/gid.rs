@@ -16,7 +16,7 @@ use kernel::prelude::*;
 
 use crate::verbs::limits;
 
-/// A GID.
+/// The octets of a GID, in network order.
 pub(crate) type Gid = [u8; 16];
 
 /// The GID of an empty entry.

@@ -54,7 +54,6 @@ pub(crate) struct Offered {
     pub(super) request: Frame<'static>,
     /// The addresses of the connection.
     pub(super) peers: Peers,
-    /// The socket.
     pub(super) socket: Socket,
 }
 

@@ -49,14 +49,13 @@ impl Handler for Endpoint {
 }
 
 /// The callbacks of a queue pair or a stream into an endpoint; counted by the endpoint.
-struct Callbacks {
-    /// The endpoint.
+struct EndpointCallbacks {
     endpoint: Arc<Endpoint>,
     /// Whether events of the stream are noted.
     tells: bool,
 }
 
-impl Callbacks {
+impl EndpointCallbacks {
     /// Makes the callbacks, and counts them in the endpoint.
     fn new(endpoint: &Arc<Endpoint>, tells: bool) -> Result<Arc<Self>> {
         let callbacks = Self {
@@ -72,7 +71,7 @@ impl Callbacks {
     }
 }
 
-impl Attached for Callbacks {
+impl Attached for EndpointCallbacks {
     fn qp_leaving(&self, _how: Leaving) {
         // Without a stream there is no graceful end.
         self.endpoint.abort();
@@ -87,14 +86,14 @@ impl Attached for Callbacks {
     }
 }
 
-impl Drop for Callbacks {
+impl Drop for EndpointCallbacks {
     fn drop(&mut self) {
         self.endpoint
             .note(|notes| notes.refs = notes.refs.saturating_sub(1));
     }
 }
 
-impl StreamUser for Callbacks {
+impl StreamUser for EndpointCallbacks {
     fn stream_event(&self, event: StreamEvent) {
         if !self.tells {
             return;
@@ -112,13 +111,13 @@ pub(crate) struct Attachment {
     /// The queue pair.
     qp: Arc<Qp>,
     /// The callbacks of the queue pair.
-    callbacks: Arc<Callbacks>,
+    callbacks: Arc<EndpointCallbacks>,
 }
 
 impl Attachment {
     /// Attaches to a queue pair; `EINVAL` if it can not be connected.
     pub(crate) fn new(qp: Arc<Qp>, endpoint: &Arc<Endpoint>) -> Result<Self> {
-        let callbacks = Callbacks::new(endpoint, true)?;
+        let callbacks = EndpointCallbacks::new(endpoint, true)?;
         qp.attach(callbacks.clone())?;
         Ok(Self { qp, callbacks })
     }
@@ -131,7 +130,7 @@ impl Attachment {
     /// The callbacks for the receiving end's stream of a queue pair that is connected to itself.
     /// They note no events, since the other stream reports those of the connection.
     pub(crate) fn mirror_user(&self) -> Result<Arc<dyn StreamUser>> {
-        Ok(Callbacks::new(&self.callbacks.endpoint, false)?)
+        Ok(EndpointCallbacks::new(&self.callbacks.endpoint, false)?)
     }
 
     /// The callbacks of a stream.

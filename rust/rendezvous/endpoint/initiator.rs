@@ -15,7 +15,7 @@ use crate::{
             FrameWriter,
             ReadError, //
         },
-        registry::Attempt,
+        registry::AttemptSlot,
         stream_config,
         timer::Limit, //
     },
@@ -49,7 +49,7 @@ impl Rendezvous {
         };
         // An aborted attempt ends before the next one is counted.
         self.attempt = None;
-        self.attempt = Attempt::begin(ctx.device);
+        self.attempt = AttemptSlot::begin(ctx.device);
         if self.attempt.is_none() {
             return Outcome::Retry;
         }

@@ -67,7 +67,6 @@ pub(in crate::stream) struct Hold {
 
 /// A verified FPDU in the reassembly buffer, without markers in its ULPDU.
 struct HeldFpdu {
-    /// The FPDU.
     fpdu: Reassembly,
     /// The offset of the ULPDU.
     start: usize,
@@ -76,7 +75,7 @@ struct HeldFpdu {
 }
 
 impl HeldFpdu {
-    /// The ULPDU.
+    /// The octets between the MPA header and the CRC: a DDP segment.
     fn ulpdu(&self) -> &[u8] {
         let octets = self.fpdu.octets().get(self.start..).unwrap_or_default();
         octets.get(..usize::from(self.len)).unwrap_or_default()

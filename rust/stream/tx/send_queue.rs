@@ -84,7 +84,6 @@ pub(in crate::stream) enum Control {
     Rtr(RtrOctets),
     /// A Read Request.
     Read([u8; 46]),
-    /// The Terminate.
     Terminate(TerminateOctets),
 }
 

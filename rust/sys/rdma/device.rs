@@ -49,7 +49,6 @@ pub(crate) struct DeviceRef(Arc<Counted>);
 /// The value owns one reference to the `struct device` of `device` until the work item runs, once.
 #[pin_data]
 struct Counted {
-    /// The device.
     device: NonNull<bindings::ib_device>,
     /// Drops the counted reference.
     #[pin]

@@ -148,7 +148,7 @@ pub(crate) enum Arm {
 ///
 /// A module has one implementation: the C tables of settings and counters are static.
 pub(crate) unsafe trait Driver: Sized + 'static {
-    /// A device.
+    /// The driver's data of an `ib_device`.
     type Device: Send + Sync + 'static;
     /// A protection domain.
     type Pd: Send + Sync + 'static;

@@ -39,7 +39,7 @@ use kernel::{
 };
 
 pub(crate) use self::{
-    callbacks::Callbacks,
+    callbacks::IwCmCallbacks,
     event::{
         AcceptCall,
         Accepting,

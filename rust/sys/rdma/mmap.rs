@@ -35,14 +35,14 @@ const PAGE_SHIFT: u32 = kernel::page::PAGE_SHIFT as u32;
 
 /// An entry in the table of mappings of a user context.
 #[repr(C)]
-struct Entry {
+struct MmapEntry {
     /// The part that `ib_core` uses.
     base: bindings::rdma_user_mmap_entry,
     /// The mapped ring.
     ring: Arc<Ring>,
 }
 
-const _: () = assert!(offset_of!(Entry, base) == 0);
+const _: () = assert!(offset_of!(MmapEntry, base) == 0);
 
 /// A ring that a process can map.
 ///
@@ -50,7 +50,7 @@ const _: () = assert!(offset_of!(Entry, base) == 0);
 ///
 /// The entry is inserted, and its context is alive: `ib_core` destroys all objects of a context
 /// first.
-pub(super) struct Mapping(NonNull<Entry>);
+pub(super) struct Mapping(NonNull<MmapEntry>);
 
 impl Mapping {
     /// Lets the process of `context` map `ring`.
@@ -70,7 +70,7 @@ impl Mapping {
         }
         let len = ring.len();
         let entry = KBox::new(
-            Entry {
+            MmapEntry {
                 base: pin_init::zeroed(),
                 ring,
             },
@@ -131,7 +131,7 @@ pub(super) unsafe extern "C" fn mmap(
     }
     // SAFETY: All entries of the driver's contexts are of this type, and the call above has taken a
     // reference.
-    let ring = unsafe { &(*entry.cast::<Entry>()).ring };
+    let ring = unsafe { &(*entry.cast::<MmapEntry>()).ring };
     // SAFETY: The memory is from `vmalloc()`; the lookup has checked that the area is not longer.
     let ret = unsafe { bindings::rsiw_ring_map(vma.cast(), ring.as_ptr()) };
     // SAFETY: The reference taken above; the pages have their own.
@@ -146,5 +146,5 @@ pub(super) unsafe extern "C" fn mmap(
 /// `ib_core` calls it with the last reference to an entry.
 pub(super) unsafe extern "C" fn mmap_free(entry: *mut bindings::rdma_user_mmap_entry) {
     // SAFETY: `Mapping::new` has allocated the entry, and this is the last reference to it.
-    drop(unsafe { KBox::from_raw(entry.cast::<Entry>()) });
+    drop(unsafe { KBox::from_raw(entry.cast::<MmapEntry>()) });
 }

@@ -17,9 +17,7 @@ pub(crate) struct Route {
     pub(crate) remote: [u8; 16],
     /// The IPv6 flow label, 20 bits.
     pub(crate) flow_label: u32,
-    /// The hop limit.
     pub(crate) hop_limit: u8,
-    /// The traffic class.
     pub(crate) traffic_class: u8,
 }
 
@@ -28,7 +26,6 @@ pub(crate) struct Route {
 pub(crate) struct AddressVector {
     /// The route; `None` if the attributes name the peer by queue pair number alone.
     pub(crate) route: Option<Route>,
-    /// The service level.
     pub(crate) service_level: u8,
     /// The rate limit (`enum ib_rate`).
     pub(crate) static_rate: u8,

@@ -18,8 +18,8 @@ use crate::sys::{
     module, //
     rdma::{
         iwcm::{
-            Callbacks,
             CmOps, //
+            IwCmCallbacks,
         }, //
         mmap,
         objects::{
@@ -95,14 +95,14 @@ impl<D: CmOps> Vtable<D> {
         map_mr_sg: Some(Self::map_mr_sg),
         dereg_mr: Some(Self::dereg_mr),
 
-        iw_add_ref: Some(Callbacks::<D>::add_ref),
-        iw_rem_ref: Some(Callbacks::<D>::rem_ref),
-        iw_get_qp: Some(Callbacks::<D>::get_qp),
-        iw_connect: Some(Callbacks::<D>::connect),
-        iw_accept: Some(Callbacks::<D>::accept),
-        iw_reject: Some(Callbacks::<D>::reject),
-        iw_create_listen: Some(Callbacks::<D>::create_listen),
-        iw_destroy_listen: Some(Callbacks::<D>::destroy_listen),
+        iw_add_ref: Some(IwCmCallbacks::<D>::add_ref),
+        iw_rem_ref: Some(IwCmCallbacks::<D>::rem_ref),
+        iw_get_qp: Some(IwCmCallbacks::<D>::get_qp),
+        iw_connect: Some(IwCmCallbacks::<D>::connect),
+        iw_accept: Some(IwCmCallbacks::<D>::accept),
+        iw_reject: Some(IwCmCallbacks::<D>::reject),
+        iw_create_listen: Some(IwCmCallbacks::<D>::create_listen),
+        iw_destroy_listen: Some(IwCmCallbacks::<D>::destroy_listen),
 
         size_ib_ucontext: size_of::<bindings::ib_ucontext>(),
         size_ib_pd: size_of::<PdObject<D>>(),

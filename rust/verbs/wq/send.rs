@@ -68,7 +68,7 @@ use crate::{
     }, //
 };
 
-/// A send queue.
+/// The send queue of a queue pair: its owner appends, the stream fetches.
 #[pin_data]
 pub(crate) struct SendQueue {
     /// The elements.

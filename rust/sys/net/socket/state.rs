@@ -37,7 +37,7 @@ pub(crate) enum TcpState {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TcpInfo {
     pub(crate) state: TcpState,
-    /// The local port.
+    /// The port of this end, in host order.
     pub(crate) local_port: u16,
     /// The peer's port.
     pub(crate) remote_port: u16,

@@ -34,7 +34,7 @@ use crate::sys::{
 };
 
 /// The C callbacks of `iw_cm` for driver `D`.
-pub(crate) struct Callbacks<D>(PhantomData<D>);
+pub(crate) struct IwCmCallbacks<D>(PhantomData<D>);
 
 /// The driver's device of an identifier.
 ///
@@ -107,7 +107,7 @@ unsafe fn tos(id: NonNull<bindings::iw_cm_id>) -> Option<u8> {
     unsafe { bindings::iw_cm_id::tos_set_raw(id).then_some((*id).tos) }
 }
 
-impl<D: CmOps> Callbacks<D> {
+impl<D: CmOps> IwCmCallbacks<D> {
     /// `iw_connect`: begins to connect. Process context; sleeps.
     ///
     /// # Safety

@@ -40,11 +40,8 @@ pub(crate) enum IbWcStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum IbWcOpcode {
-    /// A Send.
     Send = bindings::ib_wc_opcode_IB_WC_SEND,
-    /// A Write.
     Write = bindings::ib_wc_opcode_IB_WC_RDMA_WRITE,
-    /// A Read.
     Read = bindings::ib_wc_opcode_IB_WC_RDMA_READ,
     /// A local invalidation.
     LocalInv = bindings::ib_wc_opcode_IB_WC_LOCAL_INV,

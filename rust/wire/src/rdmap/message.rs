@@ -162,7 +162,7 @@ pub struct AtomicRequest {
     pub stag: Stag,
     /// The offset there of the 64 bits; the responder requires a multiple of 8.
     pub to: TaggedOffset,
-    /// The operation.
+    /// What the responder does with the 64 bits.
     pub operation: AtomicOperation,
 }
 

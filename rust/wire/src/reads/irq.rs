@@ -36,7 +36,7 @@ use crate::tx::{
 pub enum Request {
     /// An RDMA Read.
     Read(ReadRequest),
-    /// An Atomic.
+    /// An Atomic, whose response carries the earlier 64 bits.
     Atomic(AtomicRequest),
 }
 
@@ -45,7 +45,6 @@ pub enum Request {
 pub struct Inbound {
     /// The message number of the request.
     msn: Msn,
-    /// The request.
     request: Request,
     /// The answer to a Read, cut into segments.
     answer: Segmenter,
@@ -59,7 +58,7 @@ impl Inbound {
         self.msn
     }
 
-    /// The request.
+    /// What the peer has requested.
     #[inline]
     #[must_use]
     pub fn request(&self) -> Request {

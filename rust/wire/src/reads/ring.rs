@@ -13,7 +13,6 @@ use core::marker::PhantomData;
 /// length or 0. The `len` slots from `head` on, around the end, are `Some`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ring<T, S> {
-    /// The slots.
     slots: S,
     /// The oldest entry's slot.
     head: usize,

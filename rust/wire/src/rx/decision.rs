@@ -28,7 +28,7 @@ pub enum Decision {
     Send(SendSegment),
     /// Immediate Data: completes a receive; nothing is placed.
     Immediate {
-        /// The data.
+        /// The octets for the completion.
         data: [u8; IMMEDIATE_LEN],
         /// With Solicited Event.
         solicited: bool,

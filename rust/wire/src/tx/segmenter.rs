@@ -38,7 +38,7 @@ pub enum Message {
         /// The offset there of the first octet.
         to: TaggedOffset,
     },
-    /// A Send.
+    /// A Send of any kind: untagged, to queue 0.
     Send {
         /// The message number.
         msn: Msn,
@@ -69,7 +69,6 @@ pub enum Message {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segmenter {
-    /// The message.
     message: Message,
     /// Octets of payload.
     len: u32,
@@ -189,7 +188,7 @@ impl Segmenter {
         self.done
     }
 
-    /// The message.
+    /// The message that is being cut.
     #[inline]
     #[must_use]
     pub const fn message(&self) -> Message {

@@ -25,7 +25,6 @@ pub const fn pad_len(ulpdu_len: u16) -> usize {
 pub(super) struct Layout {
     /// Octets of the ULPDU.
     pub(super) ulpdu_len: u16,
-    /// The markers.
     pub(super) markers: Markers,
 }
 
@@ -64,7 +63,6 @@ impl Layout {
 /// A range of octets counted without markers, as the ranges between the markers.
 #[derive(Clone, Debug)]
 pub(super) struct PlainPieces {
-    /// The markers.
     markers: Markers,
     /// The first octet that was not returned, counted without markers.
     at: u32,
