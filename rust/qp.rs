@@ -9,14 +9,13 @@
 //! [`StreamOwner`](crate::stream::StreamOwner).
 //!
 //! - [`state`]: the states
-//! - [`connection`]: start and end of a connection
+//! - [`connection`]: start and end of a connection, and its users
 //! - [`post`]: posting of work requests, and doorbells
 //! - [`modify`]: attributes, `modify_qp` and `query_qp`
 //! - [`peer`], [`named`]: peers that owners name, for the rendezvous
 //! - [`reset`]: the transition to `RESET`
 //! - [`rnr`]: the time for which a Send waits for a receive
 //! - [`flush`]: completion of work requests that will not be executed
-//! - [`gone`]: notification of the destruction
 //! - [`describe`]: driver attributes for `rdma resource show qp`
 //! - [`table`]: queue pairs by number
 //!
@@ -26,7 +25,6 @@
 mod connection;
 mod describe;
 mod flush;
-mod gone;
 pub(crate) mod modify;
 mod named;
 pub(crate) mod peer;
@@ -45,7 +43,6 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            Acquire,
             Atomic,
             Full, //
         },
@@ -62,9 +59,9 @@ use kernel::{
 pub(crate) use self::{
     connection::{
         Attached,
+        DestroyNotify,
         Leaving, //
     },
-    gone::DestroyNotify,
     state::QpState, //
 };
 pub(crate) use crate::sys::rdma::event::QpEvent;
@@ -80,6 +77,7 @@ use crate::{
                 CoreRef, //
             },
             event::CoreQp,
+            res::ResAttrs,
             ring::Owner,
             wr::QpPtr, //
         }, //
@@ -198,7 +196,7 @@ pub(crate) struct Qp {
     /// The process that created the queue pair.
     maker: Caller,
     /// A copy of the state, which is read without the lock.
-    state: Atomic<u32>,
+    state: state::StateCopy,
     /// The state and the fields that change with it.
     #[pin]
     inner: SpinLockIrq<QpInner>,
@@ -212,8 +210,8 @@ pub(crate) struct Qp {
     made: Atomic<bool>,
     /// The set of events to report, as bits of [`QpEvent::bit`].
     events: Atomic<u32>,
-    /// The last Terminate that was sent or received, in the format of [`describe`].
-    last_terminate: Atomic<u32>,
+    /// The last Terminate that was sent or received.
+    last_terminate: describe::LastTerminate,
     /// The `ib_qp`. Its counted users are work items, streams, the attached connection manager,
     /// and references of `iw_cm`.
     core: Arc<CoreRef<CoreQp>>,
@@ -321,7 +319,7 @@ impl Qp {
                 signal_all,
                 owner,
                 maker: Caller::now(),
-                state: Atomic::new(QpState::Idle as u32),
+                state: state::StateCopy::new(),
                 inner <- new_spinlock_irq!(
                     QpInner {
                         state: QpState::Idle,
@@ -347,7 +345,7 @@ impl Qp {
                 flushing <- new_spinlock_bh!(flush::Flushing::new(), "rsiw_qp_flush"),
                 made: Atomic::new(false),
                 events: Atomic::new(0),
-                last_terminate: Atomic::new(0),
+                last_terminate: describe::LastTerminate::new(),
                 core,
                 report <- new_work!("rsiw_qp_report"),
                 flush_on <- new_work!("rsiw_qp_flush"),
@@ -384,7 +382,18 @@ impl Qp {
     /// The state, possibly stale after the return. Any context.
     #[inline]
     pub(crate) fn state(&self) -> QpState {
-        QpState::from_u32(self.state.load(Acquire))
+        self.state.get()
+    }
+
+    /// Changes the state, under the state lock.
+    fn set_state(&self, inner: &mut QpInner, state: QpState) {
+        self.state.change(&self.queues, inner, state);
+    }
+
+    /// Adds the driver attributes. Process context; sleeps.
+    pub(crate) fn describe(&self, attrs: &mut ResAttrs<'_>) {
+        let info = describe::QpSnapshot::new(&self.inner.lock());
+        info.describe(&self.queues, &self.last_terminate, attrs);
     }
 
     /// The `ib_qp`, valid until `destroy_qp` returns.

@@ -76,6 +76,12 @@ pub(crate) trait Attached: Send + Sync {
     fn qp_news(&self);
 }
 
+/// An object that outlives a queue pair, and is notified of its destruction.
+pub(crate) trait DestroyNotify: Send + Sync {
+    /// The owner has destroyed the queue pair. Process context; may sleep.
+    fn qp_destroyed(&self);
+}
+
 impl QpInner {
     /// How the stream ends when the queue pair enters the error state.
     fn close_on_error(&self) -> Close {
@@ -119,7 +125,7 @@ impl StreamOwner for StreamEnd {
     }
 
     fn terminate(&self, sent: bool, code: u32) {
-        self.qp.note_terminate(sent, code);
+        self.qp.last_terminate.note(sent, code);
     }
 
     fn failed(&self) -> Option<Close> {
@@ -452,6 +458,30 @@ impl Qp {
         };
         drop(hold);
         drop(attached);
+    }
+
+    /// Registers `on_destroy` for the destruction of the queue pair. Process context.
+    ///
+    /// Only an [attached](Self::attach) user may register, once: the queue pair is not destroyed
+    /// before the user detaches.
+    pub(crate) fn notify_on_destroy(&self, on_destroy: Arc<dyn DestroyNotify>) {
+        let old = self.inner.lock().on_destroy.replace(on_destroy);
+        drop(old);
+    }
+
+    /// Notifies the registered object, if any. Process context; sleeps.
+    fn notify_destroyed(&self) {
+        let on_destroy = self.inner.lock().on_destroy.take();
+        if let Some(on_destroy) = on_destroy {
+            on_destroy.qp_destroyed();
+        }
+    }
+
+    /// The number of segments that TCP has retransmitted for the running stream; 0 without one.
+    /// Any context.
+    pub(crate) fn retransmits(&self) -> u32 {
+        let stream = self.inner.lock().stream.clone();
+        stream.map_or(0, |stream| stream.retransmits())
     }
 
     /// Marks the queue pair as created: the `ib_qp` refers to it from now on.

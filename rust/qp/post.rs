@@ -125,4 +125,22 @@ impl Qp {
         }
         result
     }
+
+    /// Notifies the stream that holds a Send of receives that a kernel user has posted. Any
+    /// context but hard interrupts.
+    ///
+    /// A hold that begins concurrently may be missed; its own timer finds the receive.
+    fn tell_held(self: &Arc<Self>) {
+        if !self.queues.is_held() {
+            return;
+        }
+        let (stream, mirror) = {
+            let inner = self.inner.lock();
+            (inner.stream.clone(), inner.mirror.clone())
+        };
+        // If the queue pair is connected to itself, the mirror is the receiving end.
+        if let Some(stream) = mirror.or(stream) {
+            stream.receive_posted();
+        }
+    }
 }

@@ -6,12 +6,7 @@
 //! `min_rnr_timer`. The requester retries the Send after that time, up to `rnr_retry` times. Here
 //! the receiving end holds the Send for the same total time, from its own two attributes.
 
-use kernel::sync::Arc;
-
-use super::{
-    modify::KeptAttributes,
-    Qp, //
-};
+use super::modify::KeptAttributes;
 use crate::params;
 
 /// The value of `rnr_retry` for no limit.
@@ -54,26 +49,6 @@ pub(super) fn limit(attrs: &KeptAttributes) -> Option<u64> {
     match (attrs.min_rnr_timer, attrs.rnr_retry) {
         (Some(timer), Some(retries)) => limit_ns(timer, retries),
         _ => Some(u64::from(params::rnr_timeout_ms()).wrapping_mul(1_000_000)),
-    }
-}
-
-impl Qp {
-    /// Notifies the stream that holds a Send of receives that a kernel user has posted. Any
-    /// context but hard interrupts.
-    ///
-    /// A hold that begins concurrently may be missed; its own timer finds the receive.
-    pub(super) fn tell_held(self: &Arc<Self>) {
-        if !self.queues.is_held() {
-            return;
-        }
-        let (stream, mirror) = {
-            let inner = self.inner.lock();
-            (inner.stream.clone(), inner.mirror.clone())
-        };
-        // If the queue pair is connected to itself, the mirror is the receiving end.
-        if let Some(stream) = mirror.or(stream) {
-            stream.receive_posted();
-        }
     }
 }
 

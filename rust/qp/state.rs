@@ -2,13 +2,17 @@
 
 //! The states of a queue pair.
 
-use kernel::sync::atomic::Release;
-
-use super::{
-    Qp,
-    QpInner, //
+use kernel::sync::atomic::{
+    Acquire,
+    Atomic,
+    Release, //
 };
-use crate::sys::trace;
+
+use super::QpInner;
+use crate::{
+    sys::trace,
+    verbs::qp_queues::QpQueues, //
+};
 
 /// The states of a queue pair, with their names in the verbs.
 ///
@@ -46,7 +50,7 @@ pub(crate) enum QpState {
 
 impl QpState {
     /// The state with number `value`; unknown numbers are [`Self::Error`].
-    pub(super) const fn from_u32(value: u32) -> Self {
+    const fn from_u32(value: u32) -> Self {
         match value {
             0 => Self::Idle,
             1 => Self::Rtr,
@@ -59,7 +63,7 @@ impl QpState {
     }
 
     /// The state's number in `enum ib_qp_state`, for trace events.
-    pub(super) const fn traced(self) -> u32 {
+    const fn traced(self) -> u32 {
         match self {
             Self::Idle => 1,
             Self::Rtr => 2,
@@ -70,17 +74,28 @@ impl QpState {
     }
 }
 
-impl Qp {
-    /// Changes the state. In the error state no work request is fetched from the queue pair's own
-    /// queues. The stream may still run until a work item ends it.
-    pub(super) fn set_state(&self, inner: &mut QpInner, state: QpState) {
-        trace::qp_state(
-            self.queues.qpn().get(),
-            inner.state.traced(),
-            state.traced(),
-        );
+/// A copy of the state, which is read without the state lock.
+pub(super) struct StateCopy(Atomic<u32>);
+
+impl StateCopy {
+    /// Makes the copy for a new queue pair.
+    pub(super) const fn new() -> Self {
+        Self(Atomic::new(QpState::Idle as u32))
+    }
+
+    /// The state, possibly stale after the return. Any context.
+    #[inline]
+    pub(super) fn get(&self) -> QpState {
+        QpState::from_u32(self.0.load(Acquire))
+    }
+
+    /// Changes the state of the queue pair with data path `queues`. In the error state no work
+    /// request is fetched from the queue pair's own queues. The stream may still run until a work
+    /// item ends it.
+    pub(super) fn change(&self, queues: &QpQueues, inner: &mut QpInner, state: QpState) {
+        trace::qp_state(queues.qpn().get(), inner.state.traced(), state.traced());
         inner.state = state;
-        self.queues.set_closed(state == QpState::Error);
-        self.state.store(state as u32, Release);
+        queues.set_closed(state == QpState::Error);
+        self.0.store(state as u32, Release);
     }
 }
