@@ -31,6 +31,7 @@ use crate::{
             WcOpcode,
             WcStatus, //
         },
+        qp_queues::QpQueues,
         wq::{
             recv::RecvSource,
             wqe::BadWqe, //
@@ -134,6 +135,105 @@ impl Flushed {
     }
 }
 
+/// A pass of the flush, under the flush lock.
+struct Pass<'a> {
+    /// The data path of the queue pair.
+    queues: &'a QpQueues,
+    /// A process owns the queue pair.
+    is_user: bool,
+    /// Work requests that were completed, at most [`BUDGET`].
+    done: u32,
+}
+
+impl Pass<'_> {
+    /// Completes work requests of both queues within the budget.
+    fn run(&mut self, flushing: &mut Flushing) {
+        let queues = self.queues;
+        let of = &mut flushing.of_stream;
+        self.flush_queue(&mut flushing.left_send, || next_send(queues, of));
+        // If both queues share a completion queue, receives wait for the sends before them.
+        if flushing.left_send.is_none() || !Arc::ptr_eq(queues.send_cq(), queues.recv_cq()) {
+            let mut of = [&mut flushing.of_stream, &mut flushing.of_mirror];
+            self.flush_queue(&mut flushing.left_recv, || next_recv(queues, &mut of));
+        }
+    }
+
+    /// Completes work requests of one queue, oldest first, within the budget. A work request for
+    /// which the completion queue has no free entry becomes `left`.
+    fn flush_queue(
+        &mut self,
+        left: &mut Option<Flushed>,
+        mut next: impl FnMut() -> Option<Flushed>,
+    ) {
+        while self.done < BUDGET {
+            let Some(flushed) = left.take().or_else(&mut next) else {
+                return;
+            };
+            if !self.report(&flushed) {
+                *left = Some(flushed);
+                return;
+            }
+            self.done += 1;
+        }
+    }
+
+    /// Completes a work request; `false` if the completion queue has no free entry. A later pass
+    /// completes the work request then.
+    ///
+    /// Kernel users share completion queues, which have fewer entries than all of their work
+    /// requests need. Such a user waits for the last completion without a time limit. A process
+    /// that does not poll loses completions that do not fit; an event of the completion queue
+    /// reports that.
+    fn report(&self, flushed: &Flushed) -> bool {
+        let queues = self.queues;
+        let cq = match flushed.opcode {
+            WcOpcode::Recv => queues.recv_cq(),
+            _ => queues.send_cq(),
+        };
+        if self.is_user {
+            let _ = cq.complete(queues.qpn(), &flushed.completion());
+            return true;
+        }
+        // The last receive of a shared queue is urgent: its owner may poll only after
+        // `LAST_WQE_REACHED`.
+        let urgent =
+            flushed.opcode == WcOpcode::Recv && matches!(queues.rq(), RecvSource::Shared(_));
+        cq.try_complete(queues.qpn(), &flushed.completion(), urgent)
+    }
+}
+
+/// Takes the oldest send work request. Unfinished ones of the stream come first.
+fn next_send(queues: &QpQueues, of_stream: &mut Option<Unfinished>) -> Option<Flushed> {
+    let left = of_stream.as_mut().and_then(Unfinished::next_send);
+    let (id, opcode, status) = match left {
+        Some(left) => left,
+        None => match queues.sq().fetch_to_flush()? {
+            Ok(wqe) => (wqe.id, wqe.opcode(), WcStatus::WrFlush),
+            Err(BadWqe { id, opcode, .. }) => (id, opcode, WcStatus::WrFlush),
+        },
+    };
+    Some(Flushed { id, opcode, status })
+}
+
+/// Takes the oldest receive work request. Unfinished ones of the streams come first.
+fn next_recv(queues: &QpQueues, of: &mut [&mut Option<Unfinished>; 2]) -> Option<Flushed> {
+    let left = of
+        .iter_mut()
+        .find_map(|of| of.as_mut().and_then(Unfinished::next_recv));
+    let id = match left {
+        Some(id) => id,
+        None => queues
+            .rq()
+            .take_to_flush()?
+            .map_or_else(|bad| bad.id, |wqe| wqe.id),
+    };
+    Some(Flushed {
+        id,
+        opcode: WcOpcode::Recv,
+        status: WcStatus::WrFlush,
+    })
+}
+
 impl Qp {
     /// Flushes posted work requests in the error state, once the streams have ended. Any context;
     /// with interrupts off a work item does it.
@@ -153,18 +253,13 @@ impl Qp {
                 return;
             }
         }
-        let mut done = 0;
-        let of = &mut flushing.of_stream;
-        self.flush_queue(&mut flushing.left_send, &mut done, || self.next_send(of));
-        // If both queues share a completion queue, receives wait for the sends before them.
-        if flushing.left_send.is_none()
-            || !Arc::ptr_eq(self.queues.send_cq(), self.queues.recv_cq())
-        {
-            let mut of = [&mut flushing.of_stream, &mut flushing.of_mirror];
-            self.flush_queue(&mut flushing.left_recv, &mut done, || {
-                self.next_recv(&mut of)
-            });
-        }
+        let mut pass = Pass {
+            queues: &self.queues,
+            is_user: self.is_user(),
+            done: 0,
+        };
+        pass.run(flushing);
+        let done = pass.done;
         flushing.tidy();
         if flushing.no_recv() {
             self.tell_last_wqe_if_owed();
@@ -183,59 +278,6 @@ impl Qp {
         }
     }
 
-    /// Completes work requests of one queue, oldest first, within the budget. A work request for
-    /// which the completion queue has no free entry becomes `left`.
-    fn flush_queue(
-        &self,
-        left: &mut Option<Flushed>,
-        done: &mut u32,
-        mut next: impl FnMut() -> Option<Flushed>,
-    ) {
-        while *done < BUDGET {
-            let Some(flushed) = left.take().or_else(&mut next) else {
-                return;
-            };
-            if !self.report_flushed(&flushed) {
-                *left = Some(flushed);
-                return;
-            }
-            *done += 1;
-        }
-    }
-
-    /// Takes the oldest send work request. Unfinished ones of the stream come first.
-    fn next_send(&self, of_stream: &mut Option<Unfinished>) -> Option<Flushed> {
-        let left = of_stream.as_mut().and_then(Unfinished::next_send);
-        let (id, opcode, status) = match left {
-            Some(left) => left,
-            None => match self.queues.sq().fetch_to_flush()? {
-                Ok(wqe) => (wqe.id, wqe.opcode(), WcStatus::WrFlush),
-                Err(BadWqe { id, opcode, .. }) => (id, opcode, WcStatus::WrFlush),
-            },
-        };
-        Some(Flushed { id, opcode, status })
-    }
-
-    /// Takes the oldest receive work request. Unfinished ones of the streams come first.
-    fn next_recv(&self, of: &mut [&mut Option<Unfinished>; 2]) -> Option<Flushed> {
-        let left = of
-            .iter_mut()
-            .find_map(|of| of.as_mut().and_then(Unfinished::next_recv));
-        let id = match left {
-            Some(id) => id,
-            None => self
-                .queues
-                .rq()
-                .take_to_flush()?
-                .map_or_else(|bad| bad.id, |wqe| wqe.id),
-        };
-        Some(Flushed {
-            id,
-            opcode: WcOpcode::Recv,
-            status: WcStatus::WrFlush,
-        })
-    }
-
     /// Keeps the unfinished work requests of a stream until the queue pair is flushed.
     ///
     /// Called before the queue pair drops its reference to the stream. So a concurrent flush sees
@@ -252,29 +294,6 @@ impl Qp {
         let old = kept.replace(unfinished);
         drop(flushing);
         drop(old);
-    }
-
-    /// Completes a work request; `false` if the completion queue has no free entry. A later pass
-    /// completes the work request then.
-    ///
-    /// Kernel users share completion queues, which have fewer entries than all of their work
-    /// requests need. Such a user waits for the last completion without a time limit. A process
-    /// that does not poll loses completions that do not fit; an event of the completion queue
-    /// reports that.
-    fn report_flushed(&self, flushed: &Flushed) -> bool {
-        let cq = match flushed.opcode {
-            WcOpcode::Recv => self.queues.recv_cq(),
-            _ => self.queues.send_cq(),
-        };
-        if self.is_user() {
-            let _ = cq.complete(self.queues.qpn(), &flushed.completion());
-            return true;
-        }
-        // The last receive of a shared queue is urgent: its owner may poll only after
-        // `LAST_WQE_REACHED`.
-        let urgent =
-            flushed.opcode == WcOpcode::Recv && matches!(self.queues.rq(), RecvSource::Shared(_));
-        cq.try_complete(self.queues.qpn(), &flushed.completion(), urgent)
     }
 
     /// Queues the work item that flushes after `millis` milliseconds. Called under the flush lock,

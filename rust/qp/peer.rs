@@ -17,6 +17,7 @@ use kernel::{
 };
 
 use super::{
+    modify::KeptAttributes,
     named::CheckedPeer,
     rnr,
     Qp,
@@ -119,6 +120,34 @@ impl NamedPeer {
             (false, _) => IbState::Rtr,
             (true, false) => IbState::Rts,
             (true, true) => IbState::Sqd,
+        }
+    }
+
+    /// Stores the attributes that the owner sets with `RTS`.
+    fn set_rts(&mut self, change: &Change) {
+        let told = &mut self.told;
+        told.sq_psn = change.sq_psn.unwrap_or(told.sq_psn);
+        told.timeout = change.timeout.unwrap_or(told.timeout);
+        told.retry_count = change.retry_count.unwrap_or(told.retry_count);
+        told.rnr_retry = change.rnr_retry.unwrap_or(told.rnr_retry);
+        told.min_rnr_timer = change.min_rnr_timer.unwrap_or(told.min_rnr_timer);
+        self.rts = true;
+    }
+
+    /// The attributes of the connection. `attrs` are those of the queue pair; `posted`: work
+    /// requests are in the send queue.
+    fn terms(&self, attrs: &KeptAttributes, posted: impl FnOnce() -> bool) -> Terms {
+        Terms {
+            reach: self.reach,
+            role: self.role,
+            remote: self.told.dest_qpn,
+            remote_psn: self.told.rq_psn,
+            local_psn: self.rts.then_some(self.told.sq_psn),
+            ird: attrs.ird.into(),
+            traffic_class: self.told.path.route.map_or(0, |route| route.traffic_class),
+            patience_ms: self.patience_ms(),
+            work_waits: self.rts && posted(),
+            waits_for_receives: rnr::is_for_ever(attrs.rnr_retry),
         }
     }
 
@@ -237,13 +266,7 @@ impl Qp {
                 // The connection broke after the last query of the owner; an event reports that.
                 _ => return Err(EINVAL),
             }
-            let told = &mut peer.told;
-            told.sq_psn = change.sq_psn.unwrap_or(told.sq_psn);
-            told.timeout = change.timeout.unwrap_or(told.timeout);
-            told.retry_count = change.retry_count.unwrap_or(told.retry_count);
-            told.rnr_retry = change.rnr_retry.unwrap_or(told.rnr_retry);
-            told.min_rnr_timer = change.min_rnr_timer.unwrap_or(told.min_rnr_timer);
-            peer.rts = true;
+            peer.set_rts(change);
             let contradicted = peer.is_contradicted();
             self.keep(&mut inner.attrs, change);
             self.set_rights(inner);
@@ -289,19 +312,8 @@ impl Qp {
     /// peer.
     pub(crate) fn terms(&self) -> Option<Terms> {
         let inner = self.inner.lock();
-        let peer = inner.peer.as_ref()?;
-        Some(Terms {
-            reach: peer.reach,
-            role: peer.role,
-            remote: peer.told.dest_qpn,
-            remote_psn: peer.told.rq_psn,
-            local_psn: peer.rts.then_some(peer.told.sq_psn),
-            ird: inner.attrs.ird.into(),
-            traffic_class: peer.told.path.route.map_or(0, |route| route.traffic_class),
-            patience_ms: peer.patience_ms(),
-            work_waits: peer.rts && self.queues.sq().is_pending(),
-            waits_for_receives: rnr::is_for_ever(inner.attrs.rnr_retry),
-        })
+        let posted = || self.queues.sq().is_pending();
+        Some(inner.peer.as_ref()?.terms(&inner.attrs, posted))
     }
 
     /// The destination of a connection request to this queue pair. Any context.
