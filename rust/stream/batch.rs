@@ -460,7 +460,7 @@ impl Batch<'_> {
             ..
         } = &mut *self.ctx.shared;
         if self.proto.tx.give_up_free_block() {
-            excess.set_lent(false);
+            excess.set_in_use(0);
         }
         excess.acknowledged(*sent_octets, locked.outstanding());
     }

@@ -14,7 +14,8 @@
 //! - the oldest block that TCP references, of which all octets but one may be acknowledged,
 //! - the block in use, the rest of which is not filled yet.
 //!
-//! Both together are at most [`FREE`] octets where a page has up to 32 KiB. A third term is
+//! Both together are at most [`FREE`] octets where a page has up to 32 KiB. A burst that TCP has
+//! not accepted as a whole is in no account of TCP. All its blocks count until then. Another term is
 //! small: unused octets at the end of a block. An FPDU longer than a block cannot continue in the
 //! next one.
 //!
@@ -61,8 +62,9 @@ pub(super) struct Excess {
     wanted: u32,
     /// Octets of the fragments that are pinned or kept.
     fragments: u32,
-    /// TCP has references to a part of the block in use.
-    lent: bool,
+    /// Blocks in use: TCP has references to a part of the only one, or they contain a burst that
+    /// TCP has not accepted as a whole.
+    in_use: u32,
     /// Blocks retired before those of `newer`.
     older: Retired,
     /// Blocks retired since `older` was empty. Two sums serve as a list. A block counts at most
@@ -71,11 +73,11 @@ pub(super) struct Excess {
 }
 
 impl Excess {
-    /// The largest number of octets that TCP does not account, for any next acknowledgment. TCP
-    /// has references to parts of `in_use` blocks that are not retired.
+    /// The largest number of octets that TCP does not account, for any next acknowledgment, with
+    /// `in_use` blocks that are not retired.
     fn bound(&self, in_use: u32) -> u32 {
         let closed = self.older.any || self.newer.any;
-        let blocks = u32::from(closed).saturating_add(in_use).min(2);
+        let blocks = u32::from(closed).saturating_add(in_use);
         BLOCK
             .saturating_mul(blocks)
             .saturating_add(self.older.unused)
@@ -90,16 +92,23 @@ impl Excess {
         due.checked_next_multiple_of(STEP).unwrap_or(u32::MAX)
     }
 
-    /// The octets to charge before TCP gets references to a burst in `blocks` blocks; mostly 0.
+    /// The octets to charge before a burst fills `blocks` blocks, or TCP gets references to them;
+    /// mostly 0.
     #[inline]
     pub(super) fn missing_to_lend(&self, blocks: u32) -> u32 {
         self.missing(self.bound(blocks))
     }
 
-    /// The octets to charge in addition after TCP has copied a burst; mostly 0.
+    /// The octets to charge before TCP copies a burst; mostly 0.
     #[inline]
     pub(super) fn missing_to_copy(&self) -> u32 {
-        self.missing(self.bound(u32::from(self.lent)))
+        let more = FRAGMENT.saturating_mul(2).saturating_sub(self.fragments);
+        self.missing(self.bound(self.in_use).saturating_add(more))
+    }
+
+    /// The octets to charge in addition for all that is counted; mostly 0.
+    pub(super) fn missing_now(&self) -> u32 {
+        self.missing(self.bound(self.in_use))
     }
 
     /// Notes a further charge of `octets` octets to the socket.
@@ -107,10 +116,10 @@ impl Excess {
         self.charged = self.charged.saturating_add(octets);
     }
 
-    /// Notes whether TCP may have references to a part of the block in use.
+    /// Notes the number of blocks in use.
     #[inline]
-    pub(super) fn set_lent(&mut self, lent: bool) {
-        self.lent = lent;
+    pub(super) fn set_in_use(&mut self, blocks: u32) {
+        self.in_use = blocks;
     }
 
     /// Notes that TCP has copied a burst.
@@ -127,7 +136,7 @@ impl Excess {
     /// Retires the block in use at position `end` of the stream, with `unused` octets at its end.
     #[inline]
     pub(super) fn closed(&mut self, end: u64, unused: u32) {
-        self.lent = false;
+        self.in_use = 0;
         self.newer = Retired {
             end,
             unused: self.newer.unused.saturating_add(unused),
@@ -158,7 +167,7 @@ impl Excess {
         let before = core::mem::replace(&mut self.reassembly, octets);
         self.wanted = match octets <= before {
             true => 0,
-            false => self.missing(self.bound(u32::from(self.lent))),
+            false => self.missing(self.bound(self.in_use)),
         };
         if self.wanted != 0 {
             self.reassembly = before;
@@ -176,11 +185,10 @@ impl Excess {
         core::mem::take(&mut self.wanted)
     }
 
-    /// Whether a later check may release memory: octets are charged, or TCP references the block
-    /// in use.
+    /// Whether a later check may release memory: octets are charged, or blocks are in use.
     #[inline]
     pub(super) fn is_some(&self) -> bool {
-        self.charged != 0 || self.lent
+        self.charged != 0 || self.in_use != 0
     }
 
     /// Whether the socket keeps a page fragment, or TCP has references to parts of some.
@@ -191,11 +199,17 @@ impl Excess {
 
     /// Removes the charge that is no longer needed. The caller uncharges the returned octets.
     pub(super) fn take_surplus(&mut self) -> u32 {
-        let due = self.bound(u32::from(self.lent)).saturating_sub(FREE);
+        let due = self.bound(self.in_use).saturating_sub(FREE);
         let due = due.checked_next_multiple_of(STEP).unwrap_or(u32::MAX);
         let surplus = self.charged.saturating_sub(due);
         self.charged = self.charged.saturating_sub(surplus);
         surplus
+    }
+
+    /// The octets charged to the socket.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(super) fn charge(&self) -> u32 {
+        self.charged
     }
 
     /// Resets the state after the release of all memory; returns all charged octets.
@@ -215,7 +229,7 @@ mod tests {
     fn lend(excess: &mut Excess) -> u32 {
         let missing = excess.missing_to_lend(1);
         excess.charged(missing);
-        excess.set_lent(true);
+        excess.set_in_use(1);
         assert_eq!(excess.missing_to_lend(1), 0);
         excess.charged
     }
@@ -285,7 +299,7 @@ mod tests {
         assert!(excess.missing_to_lend(1) >= BLOCK);
         assert!(excess.reassemble(0));
         assert_eq!(excess.missing_to_lend(1), 0);
-        excess.set_lent(true);
+        excess.set_in_use(1);
         let beyond = KIB64 - BLOCK.min(KIB64) + 2048;
         assert!(!excess.reassemble(beyond));
         assert!(excess.is_wanted());
@@ -328,27 +342,41 @@ mod tests {
     #[test]
     fn a_copy_behind_lent_blocks_is_charged() {
         let mut excess = Excess::default();
-        excess.copied();
         assert_eq!(
             excess.missing_to_copy(),
             (2 * FRAGMENT).saturating_sub(KIB64)
         );
-        excess.no_fragment();
         // A block that the peer pins by one octet, and a second one that is filled in part.
         lend(&mut excess);
         excess.closed(BLOCK.into(), 0);
         lend(&mut excess);
         excess.acknowledged(u64::from(BLOCK) + 1000, 1001);
         let beyond = (2 * BLOCK + 2 * FRAGMENT).saturating_sub(KIB64);
-        excess.copied();
         let missing = excess.missing_to_copy();
         assert_eq!(missing, (beyond - excess.charged).next_multiple_of(STEP));
         excess.charged(missing);
+        excess.copied();
         assert_eq!(excess.missing_to_copy(), 0);
         // With the first block acknowledged, a part of the charge is surplus.
         excess.acknowledged(u64::from(BLOCK) + 1000, 1000);
         assert_eq!(excess.take_surplus(), BLOCK);
         assert_eq!(excess.missing_to_copy(), 0);
+    }
+
+    #[test]
+    fn all_blocks_of_a_burst_count_until_tcp_has_accepted_it() {
+        let mut excess = Excess::default();
+        excess.closed(BLOCK.into(), 0);
+        excess.acknowledged(BLOCK.into(), 1);
+        let missing = excess.missing_to_lend(3);
+        assert_eq!(missing, (4 * BLOCK).saturating_sub(KIB64));
+        excess.charged(missing);
+        excess.set_in_use(3);
+        excess.acknowledged(BLOCK.into(), 0);
+        assert_eq!(excess.take_surplus(), BLOCK);
+        assert_eq!(excess.missing_now(), 0);
+        excess.set_in_use(1);
+        assert_eq!(excess.take_surplus(), 3 * BLOCK - KIB64.max(BLOCK));
     }
 
     #[test]

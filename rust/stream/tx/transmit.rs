@@ -47,8 +47,14 @@ use crate::{
     },
     sys::{
         mm::{
-            blocks::BlockChain,
-            pages::Reuse, //
+            blocks::{
+                BlockChain,
+                PIECE, //
+            },
+            pages::{
+                Reuse,
+                BLOCK, //
+            }, //
         },
         net::socket::Locked, //
     }, //
@@ -165,7 +171,7 @@ impl Tx {
             excess.closed(sent_octets, unused);
         }
         self.blocks.trim();
-        excess.set_lent(!self.blocks.is_empty());
+        excess.set_in_use(u32::from(!self.blocks.is_empty()));
     }
 }
 
@@ -218,7 +224,7 @@ impl Tx {
         budget: u32,
         source: TxSource,
     ) -> Progress {
-        if !self.push(ctx, locked) {
+        if !self.push(ctx.shared, locked) {
             return Progress::Wait;
         }
         if budget == 0 && !self.has_something(ctx, reads) {
@@ -235,7 +241,7 @@ impl Tx {
             let Built::Burst { full } = self.build(ctx, reads, locked, source) else {
                 return Progress::Wait;
             };
-            if !self.push(ctx, locked) || !full {
+            if !self.push(ctx.shared, locked) || !full {
                 return Progress::Wait;
             }
         }
@@ -263,7 +269,7 @@ impl Tx {
 
     /// Passes the current burst to TCP. Returns whether TCP has accepted it as a whole, and the
     /// next one may be built.
-    fn push(&mut self, ctx: &mut Ctx<'_>, locked: &mut Locked) -> bool {
+    fn push(&mut self, shared: &mut Shared, locked: &mut Locked) -> bool {
         if self.blocked && !locked.stream_writable() {
             return false;
         }
@@ -280,19 +286,14 @@ impl Tx {
             match taken {
                 Ok(n) if n != 0 => {
                     if burst.copy {
-                        note_copy(ctx, locked);
+                        shared.excess.copied();
                     }
-                    let Shared {
-                        excess,
-                        sent_octets,
-                        ..
-                    } = &mut *ctx.shared;
                     self.blocked = false;
                     burst.at = burst.at.saturating_add(n as u32);
-                    *sent_octets = sent_octets.wrapping_add(n as u64);
+                    shared.sent_octets = shared.sent_octets.wrapping_add(n as u64);
                     if burst.at >= burst.end {
                         self.burst = None;
-                        self.burst_taken(*sent_octets, excess);
+                        self.burst_taken(shared.sent_octets, &mut shared.excess);
                     }
                 }
                 Ok(_) | Err(EAGAIN)
@@ -305,11 +306,12 @@ impl Tx {
                     self.blocked = true;
                     // With nothing in flight no acknowledgment causes a callback: memory was
                     // missing.
-                    ctx.shared.deferred.retry |= locked.write_queues_empty();
+                    shared.deferred.retry |= locked.write_queues_empty();
+                    self.note_pending(shared, locked);
                     return false;
                 }
                 Err(error) => {
-                    ctx.stop(Stop::End(EndReason::of(error)));
+                    shared.stop.get_or_insert(Stop::End(EndReason::of(error)));
                     return false;
                 }
             }
@@ -317,7 +319,29 @@ impl Tx {
         true
     }
 
+    /// Counts all blocks of a burst that TCP has not accepted as a whole, until it has.
+    ///
+    /// A refused charge is tried again with the next attempt. [`Self::build`] has charged all blocks
+    /// but the first one, so little is missing.
+    #[cold]
+    fn note_pending(&self, shared: &mut Shared, locked: &mut Locked) {
+        let Shared {
+            excess,
+            sent_octets,
+            ..
+        } = shared;
+        excess.set_in_use(self.blocks.count(usize::MAX));
+        excess.acknowledged(*sent_octets, locked.outstanding());
+        let missing = excess.missing_now();
+        if missing != 0 && locked.charge(missing) {
+            excess.charged(missing);
+        }
+    }
+
     /// Encodes the next burst.
+    ///
+    /// TCP may refuse the burst, and accounts none of its blocks then. The first block is free of
+    /// charge. A burst ends with that block if the charge for a further one is refused.
     fn build(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -340,10 +364,12 @@ impl Tx {
         };
         let start = ctx.shared.sent_octets;
         let begin = blocks.lent();
-        ctx.shared.excess.set_lent(begin != 0);
+        ctx.shared.excess.set_in_use(u32::from(begin != 0));
         let mut layout = self.lay_out(start, locked, begin);
         let mut at: u32 = 0;
         let mut full = false;
+        // The end of the blocks that are charged or free of charge.
+        let mut granted = BLOCK as usize;
         while self.find_job(ctx, reads, source) {
             let want = self.next_fpdu_wants(reads);
             let Some(room) = layout.room(at, want) else {
@@ -351,7 +377,22 @@ impl Tx {
                 break;
             };
             let place = begin.saturating_add(at as usize);
-            let encoded = blocks.fill(place, want as usize, room as usize, reuse, |out| {
+            let (want, mut room) = (want as usize, room as usize);
+            let end = place.saturating_add(room.min(want));
+            if end > granted {
+                granted = granted.max(grant(ctx.shared, locked, end));
+                match granted.saturating_sub(place) {
+                    left if left >= PIECE => room = room.min(left),
+                    _ if at != 0 => {
+                        full = true;
+                        break;
+                    }
+                    // The rest of the only block is too short, so the FPDU continues in another
+                    // one.
+                    _ => {}
+                }
+            }
+            let encoded = blocks.fill(place, want, room, reuse, |out| {
                 let encoded = self.encode(ctx, reads, out);
                 (encoded.len(), encoded)
             });
@@ -388,7 +429,8 @@ impl Tx {
         self.burst = Some(Burst {
             end: end as u32,
             at: begin as u32,
-            copy: is_short || !may_lend(ctx, locked, blocks),
+            copy: (is_short && may_copy(ctx.shared, locked))
+                || !may_lend(ctx.shared, locked, blocks),
         });
         // The completions of this burst make room for further work requests.
         Built::Burst {
@@ -459,12 +501,12 @@ impl Tx {
 /// TCP's accounting is charged if necessary; `false` if TCP's memory is short or the charge is
 /// refused.
 #[inline]
-fn may_lend(ctx: &mut Ctx<'_>, locked: &mut Locked, blocks: u32) -> bool {
+fn may_lend(shared: &mut Shared, locked: &mut Locked, blocks: u32) -> bool {
     let Shared {
         excess,
         sent_octets,
         ..
-    } = &mut *ctx.shared;
+    } = shared;
     excess.acknowledged(*sent_octets, locked.outstanding());
     let missing = excess.missing_to_lend(blocks);
     if missing != 0 {
@@ -476,25 +518,145 @@ fn may_lend(ctx: &mut Ctx<'_>, locked: &mut Locked, blocks: u32) -> bool {
     true
 }
 
-/// Notes that TCP has copied a part of a burst. The page fragments of copies are charged as far as
-/// they and the lent blocks exceed what is free of charge.
+/// The end of the blocks that a burst may fill up to octet `end`; 0 if a charge is refused.
+#[inline(never)]
+fn grant(shared: &mut Shared, locked: &mut Locked, end: usize) -> usize {
+    let blocks = end.div_ceil(BLOCK as usize);
+    match may_lend(shared, locked, blocks as u32) {
+        true => blocks.saturating_mul(BLOCK as usize),
+        false => 0,
+    }
+}
+
+/// Whether TCP may copy a burst into the socket's page fragments. They are charged as far as they
+/// and the lent blocks exceed what is free of charge; `false` if the charge is refused.
 ///
-/// A refused charge is tried again with the next copy. A limit of TCP or of the memory cgroup is
-/// reached then, so TCP accepts few octets.
+/// TCP references the burst then. Its block counts already.
 #[inline]
-fn note_copy(ctx: &mut Ctx<'_>, locked: &mut Locked) {
+fn may_copy(shared: &mut Shared, locked: &mut Locked) -> bool {
     let Shared {
         excess,
         sent_octets,
         ..
-    } = &mut *ctx.shared;
-    excess.copied();
+    } = shared;
     if excess.missing_to_copy() == 0 {
-        return;
+        return true;
     }
     excess.acknowledged(*sent_octets, locked.outstanding());
     let missing = excess.missing_to_copy();
-    if missing != 0 && locked.charge(missing) {
+    if missing != 0 {
+        if !locked.charge(missing) {
+            return false;
+        }
         excess.charged(missing);
+    }
+    true
+}
+
+#[kunit_tests(rsiw_stream_burst)]
+mod tests {
+    use super::*;
+    use crate::{
+        sys::{
+            net::socket::Socket,
+            testing::{
+                connected,
+                eventually, //
+            }, //
+        },
+        verbs::limits::MAX_RD_ATOM, //
+    };
+
+    /// 64 KiB, the documented limit of memory without a charge.
+    const FREE: u32 = 65_536;
+
+    /// The transmit state of an initiator.
+    fn initiator() -> Tx {
+        Tx::new(&Config {
+            crc: true,
+            rx_markers: false,
+            tx_markers: false,
+            ird: MAX_RD_ATOM,
+            ord: MAX_RD_ATOM,
+            role: Role::Initiator { rtr: None },
+            initial: KVec::new(),
+            mirror: false,
+        })
+    }
+
+    /// Gives `tx` a burst in `count` blocks, which fills none of the last one's second half. `None`
+    /// where memory is too fragmented for whole blocks.
+    fn burst(tx: &mut Tx, count: u32, copy: bool) -> Option<u32> {
+        let end = (BLOCK * count - BLOCK / 2) as usize;
+        let mut at = 0;
+        while at < end {
+            let len = 1024.min(end - at);
+            at += tx
+                .blocks
+                .fill(at, len, len, Reuse::InTurn, |out| (out.len(), out.len()))?;
+        }
+        (tx.blocks.count(end) == count).then_some(())?;
+        let end = end as u32;
+        tx.burst = Some(Burst { end, at: 0, copy });
+        Some(end)
+    }
+
+    /// Fills the send buffer of `socket`, and the receive buffer of its peer, which reads nothing.
+    /// Returns whether the send buffer stays full.
+    fn fill(socket: &Socket) -> bool {
+        let mut full = 0;
+        eventually(|| {
+            let sock = socket.sock();
+            let mut locked = sock.lock();
+            locked.fit_sndbuf(SEND_BUFFER, LONG_RTT_US);
+            match locked.send_copy(&[0x5a; 4096]) {
+                // The peer has acknowledged octets.
+                Ok(_) => {
+                    full = 0;
+                    while locked.send_copy(&[0x5a; 4096]).is_ok() {}
+                }
+                Err(_) => full += 1,
+            }
+            full == 50
+        })
+    }
+
+    /// Pushes the burst until TCP has taken at least an octet: the send buffer grows in steps that
+    /// are smaller than the burst. [`Tx::push`] makes it small again.
+    fn push_a_part(socket: &Socket, tx: &mut Tx, shared: &mut Shared) -> bool {
+        (0..64).any(|step| {
+            socket.set_sndbuf_cap(SEND_BUFFER + step * 8192);
+            tx.blocked = false;
+            let _ = tx.push(shared, &mut socket.sock().lock());
+            shared.sent_octets != 0
+        })
+    }
+
+    #[test]
+    fn a_burst_that_tcp_refuses_or_takes_in_part_counts_with_all_its_blocks() -> Result {
+        for (copy, part) in [(false, false), (false, true), (true, true)] {
+            let (a, _b) = connected()?;
+            assert!(fill(&a));
+            let mut shared = Shared::new(false, 16)?;
+            let mut tx = initiator();
+            let Some(end) = burst(&mut tx, 3, copy) else {
+                return Ok(());
+            };
+            match part {
+                true => assert!(push_a_part(&a, &mut tx, &mut shared)),
+                false => assert!(!tx.push(&mut shared, &mut a.sock().lock())),
+            }
+            let taken = shared.sent_octets;
+            assert!((taken != 0) == part && taken < u64::from(end));
+            assert!(!tx.is_flushed());
+            // Three blocks are pinned or kept: what exceeds 64 KiB is charged.
+            assert!(shared.excess.charge() >= 3 * BLOCK - FREE);
+            // A look returns no charge.
+            assert_eq!(shared.excess.take_surplus(), 0);
+            // The reassembly buffer gets no octet free of charge.
+            assert!(!shared.excess.reassemble(1024));
+            a.sock().lock().uncharge(shared.excess.end());
+        }
+        Ok(())
     }
 }

@@ -22,7 +22,7 @@ const BLOCKS: usize = bindings::RSIW_MAX_PARTS as usize;
 ///
 /// Applies if no FPDU can continue in the next buffer. An FPDU that cannot be segmented is shorter:
 /// a Terminate has 80 octets (RFC 5040 section 4.8).
-const PIECE: usize = 136;
+pub(crate) const PIECE: usize = 136;
 
 /// The longest FPDU that is moved to continue in the next buffer, in octets. A longer one is cut:
 /// a further FPDU costs less time than a move of its octets.
