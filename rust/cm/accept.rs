@@ -128,8 +128,10 @@ pub(crate) fn reject(device: &Arc<CmDevice>, connection: Handle, private_data: &
     };
     endpoint.change(|phase, ctx| match phase {
         Phase::Offered(offered) => {
-            refused(ctx, &offered.peers, Ok(()));
-            match offered.reject(ctx.device, private_data) {
+            let peers = offered.peers;
+            let rejected = offered.reject(ctx.device, private_data);
+            refused(ctx, &peers, rejected);
+            match rejected {
                 Ok(()) => Ok(Phase::Over),
                 Err(error) => Err((error, Phase::Over)),
             }

@@ -81,10 +81,16 @@ impl Offered {
     }
 
     /// Sends a Reply that rejects the connection on behalf of the current process, with
-    /// `private_data`.
+    /// `private_data`. If the process may have no socket, the Reply has no private data, and the
+    /// error returns.
     pub(super) fn reject(self, device: &CmDevice, private_data: &[u8]) -> Result {
-        self.assign_to_caller(device)?;
-        self.refuse(private_data)
+        match self.assign_to_caller(device) {
+            Ok(()) => self.refuse(private_data),
+            Err(error) => {
+                let _ = self.refuse(&[]);
+                Err(error)
+            }
+        }
     }
 
     /// Sends a Reply that refuses the connection, with `private_data`.

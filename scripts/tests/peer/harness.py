@@ -40,11 +40,11 @@ TOO_LONG, FLUSHED, REM_ACCESS = 1, 5, 10
 class Victim:
     """The program on the verbs side; every question has a one-line answer."""
 
-    def __init__(self):
+    def __init__(self, port=PORT):
         path = os.path.join(os.environ["RSIW_TESTBIN"], "victim")
         self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.buffer = b""
-        assert self.ask(f"listen {ADDRESS} {PORT}") == "ok", "cannot listen"
+        assert self.ask(f"listen {ADDRESS} {port}") == "ok", "cannot listen"
 
     def ask(self, question, seconds=20.0):
         self.process.stdin.write(question.encode() + b"\n")

@@ -12,12 +12,15 @@ import subprocess
 from confine import BIND4, CONNECT4, EGRESS, KINDS, POST_BIND4, SOCK_CREATE, enter, forbid, inside, landlock
 from cases_active import Listener, reply_for
 from rendezvous import *
-from harness import Victim
+from harness import ADDRESS, Victim
+from harness import PORT as REJECTING_PORT
 from unknown_peers import HERE, PORT, answer, hello, request
 
 CM_PORT = 7200
 # A listener of a process in a control group.
 CONFINED_PORT = 7202
+# The port of a client, to which nobody connects.
+CLIENT_PORT = 7203
 # The address of a device that is made later.
 LATER = "10.99.5.1"
 # Seconds from the start of a refused client to its end. rping() stops a client after 20 s.
@@ -31,6 +34,8 @@ LAST_QPN = 0xFFFFFF
 FIRST_PAUSE, LAST_PAUSE = 0.01, 2
 # Pauses in this test, and the seconds by which this process may be late.
 PAUSES, JITTER = 10, 0.5
+# Milliseconds for which no further request may come. A client falls back to MPA revision 1 at once.
+QUIET_MS = 2000
 # Writes to a peer that reads nothing, their octets, and the octets that the peer's buffer has.
 WRITES, WRITE_SIZE, ROOM = 16, 5000, 8192
 
@@ -172,6 +177,42 @@ def accept(_device):
         took = time.monotonic() - begun
         check(took < ANSWER * FACTOR, f"the refused client ended after {took:.1f} s")
     check(rping(), "rping does not work any more")
+    wait_for(10, "the control group goes", lambda: removed(group))
+
+
+def counter(name):
+    """A counter of the device, which ib_core reads again after 10 ms."""
+    time.sleep(0.02)
+    with open(f"/sys/class/infiniband/r0/ports/1/hw_counters/{name}", encoding="ascii") as file:
+        return int(file.read())
+
+
+def reject(_device):
+    """a process whose control group refuses sockets rejects a connection, once and for good"""
+    root = os.environ["CGROUP"]
+    group = f"{root}/reject"
+    os.mkdir(group)
+    with inside(root, group):
+        server = Victim()
+    client = Victim(CLIENT_PORT)
+    names = ("rejects_sent", "connect_rejected", "connect_failures", "accept_failures")
+    for refused in (False, True):
+        if refused:
+            forbid(group, SOCK_CREATE)
+        before = {name: counter(name) for name in names}
+        client.ask(f"connect {ADDRESS} {REJECTING_PORT} 4 4 4 4096 -")
+        server.expect_event("CONNECT_REQUEST")
+        told = server.ask("reject 6e6f")
+        check(told == ("ok" if not refused else f"error {errno.EPERM}"), f"refused {refused}: reject answers {told}")
+        event = client.expect_event("REJECTED", error=errno.ECONNREFUSED)
+        check(event[4].rstrip(b"\0") == (b"" if refused else b"no"), f"refused {refused}: private data {event[4]}")
+        event = server.event(QUIET_MS)
+        check(event is None, f"refused {refused}: the server gets {event}")
+        counted = [counter(name) - before[name] for name in names]
+        check(counted == [1, 1, 2, 0], f"refused {refused}: {names} rise by {counted}")
+        client.ask("close")
+    server.kill()
+    client.kill()
     wait_for(10, "the control group goes", lambda: removed(group))
 
 
@@ -387,4 +428,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["landlocked"]:
         landlocked()
     else:
-        run((cgroup, later, accept, bind, lsm, namespace, port, guesses, attempts, backoff, fallback), 400)
+        run((cgroup, later, accept, reject, bind, lsm, namespace, port, guesses, attempts, backoff, fallback), 400)
