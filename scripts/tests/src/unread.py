@@ -17,6 +17,8 @@ By ROLE:
           its sockets are released
   mixed   RDMA Writes that fill a buffer of the sender and begin the next one, then short ones. The peers acknowledge
           and read all but the end of the first buffer; the rest does not arrive
+  none    as left, but without a message
+  near    as mixed, but the rest arrives, and the peers read none of it
 
 Free memory must not fall by more than what TCP accounts (/proc/net/sockstat), or by more than the octets that are
 queued. OCTETS for each connection come on top. What the machine itself takes meanwhile is measured by a first run
@@ -36,8 +38,12 @@ import rdmap
 
 # Connections of the first run.
 FEW = 8
-# Roles whose few or long octets TCP does not account exactly; and what four readings of free memory may miss.
-BY_OCTETS = ("queued", "shared")
+# The most octets of an idle connection with both ends, in a run of many connections. Most are the rings that the
+# program maps.
+IDLE = 128 << 10
+# Roles whose limit is the octets: what TCP accounts beyond them for long buffers would hide a doubled bound. And what
+# four readings of free memory may miss.
+BY_OCTETS = ("queued", "shared", "read", "write", "left", "none", "near")
 MISSED = 4 * (256 << 10)
 HEADS = ("skbuff_head_cache", "skbuff_fclone_cache", "skbuff_small_head")
 # Lines of /proc/meminfo. Cached has the pages of tmpfs too.
@@ -46,14 +52,14 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 # Octets of messages for each connection. Those of a send buffer take longer to send, and show no more but where the
 # sockets are released. A full send buffer (1 MiB with the heads of socket buffers) may end with a part of an FPDU: then
 # no FIN can follow, and the connection is reset.
-MESSAGES = {"read": 160 << 10, "write": 160 << 10, "shared": 20 * 64, "left": 800 << 10, "queued": 3 << 20}
+MESSAGES = {"read": 160 << 10, "write": 160 << 10, "shared": 20 * 64, "left": 800 << 10, "none": 0, "queued": 3 << 20}
 # Octets of a buffer of the sender, and the short messages behind two of them: more than a page of fragments.
 BUFFER, SHORT, SHORT_COUNT = 32 << 10, 64, 70
 # Octets that the other connection is sent between two messages, a fragment of TCP's, and those of one of its messages.
 BETWEEN, PIECE = 36 << 10, 4000
 # Small at both ends, so that most octets are not acknowledged.
 SMALL_BUFFER = 16 << 10
-RECEIVE_BUFFER = {"queued": 4 << 20, "mixed": 4 * BUFFER}
+RECEIVE_BUFFER = {"queued": 4 << 20, "mixed": 4 * BUFFER, "near": 4 * BUFFER}
 # Python has no name for this option (asm-generic/socket.h).
 SO_RCVBUFFORCE = 33
 # Queued octets that a peer reads: a part of a buffer of the sender.
@@ -235,13 +241,15 @@ def acknowledged(port):
 
 
 def mixed(program, size, streams, port, interface):
-    """Messages that fill a buffer and begin the next one, and short ones; returns the octets that do not arrive."""
+    """Messages that fill a buffer and begin the next one, and short ones; returns the octets that are not read. They do
+    not arrive if there is an interface."""
     first = BUFFER // size
     program.tell(f"write {size} {first}")
     program.answer()
     # Unread octets keep the buffer in use.
     wait_for(lambda: "the first messages are acknowledged", lambda: acknowledged(port))
-    lossy(interface, "add")
+    if interface:
+        lossy(interface, "add")
     program.tell(f"write {size} 1")
     program.answer()
     for stream in streams:
@@ -283,7 +291,7 @@ def unread(program, role, size, streams, stag, at):
         for _ in range(count):
             program.tell(f"write {size} 1")
             program.answer()
-    elif role in ("write", "left"):
+    elif role in ("write", "left", "none"):
         program.tell(f"write {size} {count}")
         program.answer()
     elif role == "shared":
@@ -332,11 +340,11 @@ def measured(address, port, peers, role, size, namespace, interface):
     streams, stag, at = opened(program, address, port, peers, namespace, buffer)
     free, accounted = settled()
     heads = heads_of_buffers()
-    if role == "left":
+    if role in ("left", "none"):
         # A peer whose window is closed would have the connections reset at once.
         lossy(interface, "add")
-    if role == "mixed":
-        sent = mixed(program, size, streams, port, interface)
+    if role in ("mixed", "near"):
+        sent = mixed(program, size, streams, port, interface if role == "mixed" else None)
     else:
         sent = unread(program, role, size, streams, stag, at)
     # TCP has all unread octets.
@@ -345,26 +353,30 @@ def measured(address, port, peers, role, size, namespace, interface):
             lambda: f"TCP has {sent} octets: has {with_tcp(port, namespace)}, accounts {tcp_memory() - accounted}",
             lambda: with_tcp(port, namespace) >= sent,
         )
-    if role == "left":
+    if role in ("left", "none"):
         leave(program, peers, port)
     if role == "queued":
         for stream in streams:
             stream.recv_exactly(PART, SECONDS)
     now = settled()
-    if role == "queued":
-        # Headers and trailers of FPDUs count as well. By now all octets are acknowledged: none counts twice.
+    if role in ("queued", "read", "write", "left", "near"):
+        # Headers and trailers of FPDUs count as well. By now no octet waits for its acknowledgment alone: none counts
+        # twice.
         sent = with_tcp(port, namespace)
     gone, more = free - now[0], now[1] - accounted
     if role in BY_OCTETS:
         gone -= heads_of_buffers() - heads
     if more < sent - uncertain() and role not in ("shared", "held"):
         sys.exit(f"FAIL: {role} of {size}: {sent} octets were sent, but TCP accounts {more} more")
+    idle = (unconnected - free) // peers
+    if peers > FEW and idle > IDLE:
+        sys.exit(f"FAIL: {idle} octets for each idle connection, at most {IDLE}")
     # TCP accounts more for short buffers than they have.
     beyond = gone - (sent if role in BY_OCTETS else more)
     print(f"{role} of {size} unread on {peers} connections: {gone >> 10} KiB gone, TCP accounts {more >> 10} KiB "
-          f"for {sent >> 10}, beyond that {beyond >> 10} KiB; {(unconnected - free) // peers} octets for each idle connection "
+          f"for {sent >> 10}, beyond that {beyond >> 10} KiB; {idle} octets for each idle connection "
           "with both ends")
-    if role in ("left", "mixed"):
+    if role in ("left", "none", "mixed"):
         lossy(interface, "del")
     for stream in streams:
         stream.reset()
@@ -376,9 +388,16 @@ def measured(address, port, peers, role, size, namespace, interface):
 def main():
     address, port, peers, octets, role, sizes, namespace, interface = sys.argv[1:]
     peers, failed = int(peers), 0
-    for size in map(int, sizes.split(",")):
+
+    def each_of(role, size):
         few, many = (measured(address, port, count, role, size, namespace, interface) for count in (FEW, peers))
-        each = (many - few) // (peers - FEW)
+        return (many - few) // (peers - FEW)
+
+    for size in map(int, sizes.split(",")):
+        each = each_of(role, size)
+        if role == "left":
+            # The end of the queue pairs frees their queues.
+            each -= each_of("none", size)
         most = int(octets) + (MISSED if role in BY_OCTETS else uncertain()) // (peers - FEW)
         failed += each > most
         print(f"{'FAIL' if each > most else 'ok'}: {role} of {size}: {each} octets for each connection, at most {most}")
