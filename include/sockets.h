@@ -45,6 +45,8 @@ int rsiw_sock_create(struct net *net, int family, struct socket **res);
 int rsiw_sock_create_shared(struct net *net, int family, struct socket **res);
 void rsiw_sk_kernel_children(struct sock *sk);
 int rsiw_sk_inherit(struct sock *sk, struct sock *owner);
+struct mem_cgroup *rsiw_sk_enter_memcg(struct sock *sk);
+void rsiw_leave_memcg(struct mem_cgroup *before);
 int rsiw_sock_may_connect(struct socket *sock, struct sockaddr *addr, int len);
 int rsiw_sock_disconnect(struct socket *sock);
 bool rsiw_caller_is_process(void);

@@ -41,6 +41,7 @@ mod tests;
 mod tx;
 
 use kernel::{
+    alloc::flags::GFP_KERNEL_ACCOUNT,
     new_mutex,
     prelude::*,
     sync::{
@@ -247,9 +248,15 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Allocates a stream whose start is not complete. Process context; sleeps.
-    #[inline(never)]
+    /// Allocates a stream whose start is not complete, charged to the memory cgroup of the socket.
+    /// Process context; sleeps.
     fn new(served: Served, socket: &Socket, config: Config) -> Result<Arc<Self>> {
+        socket.with_memcg(|| Self::allocate(served, socket, config))
+    }
+
+    /// [`Self::new`] without the choice of the memory cgroup.
+    #[inline(never)]
+    fn allocate(served: Served, socket: &Socket, config: Config) -> Result<Arc<Self>> {
         let coalesce = served.settings().doorbell_coalesce_usecs();
         // Initialized in place: the stack is too small for it.
         let state = StreamState::init(served, config)?;
@@ -274,7 +281,7 @@ impl Stream {
                 look <- new_delayed_work!(),
                 watch_peer <- new_delayed_work!(),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

@@ -9,6 +9,7 @@
 #include <linux/net.h>
 #include <linux/nsproxy.h>
 #include <linux/sched.h>
+#include <linux/sched/mm.h>
 #include <linux/security.h>
 #include <net/net_namespace.h>
 #include <net/proto_memory.h>
@@ -113,6 +114,20 @@ int rsiw_sk_inherit(struct sock *sk, struct sock *owner)
 	}
 	release_sock(sk);
 	return err;
+}
+
+/*
+ * Charges allocations of this thread with __GFP_ACCOUNT to the memory cgroup of @sk, or to that of
+ * the thread if @sk has none, until rsiw_leave_memcg(). @sk keeps its memory cgroup meanwhile.
+ */
+struct mem_cgroup *rsiw_sk_enter_memcg(struct sock *sk)
+{
+	return set_active_memcg(mem_cgroup_from_sk(sk));
+}
+
+void rsiw_leave_memcg(struct mem_cgroup *before)
+{
+	set_active_memcg(before);
 }
 
 /* Makes a kernel socket that belongs to no process and no memory cgroup. */

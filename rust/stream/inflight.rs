@@ -9,7 +9,7 @@
 //! stream. One comparison with the number of octets that TCP has accepted completes a whole burst
 //! of messages.
 
-use kernel::alloc::flags::GFP_KERNEL;
+use kernel::alloc::flags::GFP_KERNEL_ACCOUNT;
 use kernel::prelude::*;
 
 use crate::verbs::cq::{
@@ -75,7 +75,7 @@ impl SentQueue {
             .checked_next_power_of_two()
             .ok_or(EINVAL)?;
         Ok(Self {
-            ring: KVec::from_elem(None, size, GFP_KERNEL)?,
+            ring: KVec::from_elem(None, size, GFP_KERNEL_ACCOUNT)?,
             head: 0,
             tail: 0,
         })

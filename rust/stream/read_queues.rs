@@ -12,7 +12,10 @@ use iwarp_wire::reads::{
     Orq,
     Outstanding, //
 };
-use kernel::prelude::*;
+use kernel::{
+    alloc::flags::GFP_KERNEL_ACCOUNT,
+    prelude::*, //
+};
 
 use super::{
     config::Config,
@@ -42,8 +45,8 @@ pub(super) struct ReadQueues {
 impl ReadQueues {
     /// Makes empty queues of the negotiated depths. `ENOMEM`: no memory. Process context; sleeps.
     pub(super) fn new(config: &Config) -> Result<Self> {
-        let outgoing = KVec::from_elem(None, usize::from(config.ord), GFP_KERNEL)?;
-        let incoming = KVec::from_elem(None, usize::from(config.ird), GFP_KERNEL)?;
+        let outgoing = KVec::from_elem(None, usize::from(config.ord), GFP_KERNEL_ACCOUNT)?;
+        let incoming = KVec::from_elem(None, usize::from(config.ird), GFP_KERNEL_ACCOUNT)?;
         Ok(Self {
             orq: Orq::new(outgoing, config.ord),
             irq: Irq::new(incoming, config.ird),

@@ -147,6 +147,19 @@ impl Socket {
         to_result(unsafe { bindings::rsiw_sk_inherit(self.base.sk(), owner.0.sk()) })
     }
 
+    /// Calls `f`, which may sleep. Its allocations with `GFP_KERNEL_ACCOUNT` are charged to the
+    /// memory cgroup of the socket, or to that of the caller if the socket has none. Process
+    /// context.
+    pub(crate) fn with_memcg<T>(&self, f: impl FnOnce() -> T) -> T {
+        // SAFETY: The value owns the socket, whose memory cgroup stays until its end; process
+        // context.
+        let before = unsafe { bindings::rsiw_sk_enter_memcg(self.base.sk()) };
+        let value = f();
+        // SAFETY: `before` is the value that the call above has replaced.
+        unsafe { bindings::rsiw_leave_memcg(before) };
+        value
+    }
+
     /// Starts to connect. TCP calls [`Handler::state_change`] when the attempt has ended;
     /// [`Socket::tcp_state`] and [`Socket::take_error`] return the outcome.
     pub(crate) fn connect_nonblocking(&self, addr: &SocketAddr) -> Result {
