@@ -10,7 +10,10 @@ mod access;
 mod codec;
 mod reason;
 
-pub use self::access::AccessError;
+pub use self::access::{
+    AccessError,
+    AtomicError, //
+};
 pub use self::codec::{
     Terminate,
     TerminateOctets, //

@@ -5,7 +5,10 @@
 use core::error::Error;
 use core::fmt;
 
-use crate::rdmap::terminate::AccessError;
+use crate::rdmap::terminate::{
+    AccessError,
+    AtomicError, //
+};
 
 /// The reason why a [`Stream`](super::Stream) wrote no FPDU. The stream is unchanged, except where
 /// a Terminate is named.
@@ -24,6 +27,9 @@ pub enum TransmitError {
     /// The peer's request names memory that it may not access. A Terminate is due:
     /// [`Stream::next_control`](super::Stream::next_control).
     Refused(AccessError),
+    /// The peer's Atomic Request is refused. A Terminate is due, as for
+    /// [`TransmitError::Refused`].
+    AtomicRefused(AtomicError),
 }
 
 impl fmt::Display for TransmitError {
@@ -36,6 +42,9 @@ impl fmt::Display for TransmitError {
             Self::NoRoom => "the FPDU does not fit into the buffer",
             Self::PayloadLength => "the payload is not as long as its message",
             Self::Refused(error) => return write!(f, "the peer's request is refused: {error}"),
+            Self::AtomicRefused(error) => {
+                return write!(f, "the peer's request is refused: {error}")
+            }
         })
     }
 }
@@ -45,6 +54,7 @@ impl Error for TransmitError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Refused(error) => Some(error),
+            Self::AtomicRefused(error) => Some(error),
             _ => None,
         }
     }

@@ -21,7 +21,10 @@ use crate::ids::{
 };
 use crate::mpa::fpdu::WriteError;
 use crate::mpa::startup::RtrKind;
-use crate::rdmap::terminate::AccessError;
+use crate::rdmap::terminate::{
+    AccessError,
+    AtomicError, //
+};
 use crate::rdmap::{
     AtomicRequest,
     ReadRequest,
@@ -247,16 +250,17 @@ where
     /// Executes the peer's oldest request and writes its answer, if that request is an Atomic.
     /// The result is `None` if there is no request or it is a Read ([`Stream::next_answer`]).
     ///
-    /// `execute` applies the operation to the 64 bits and returns their previous value. It is
-    /// called at most once, and only if the answer fits into `out`.
+    /// `execute` applies the operation to the 64 bits and returns their previous value. It
+    /// refuses a target that is not aligned to 64 bits ([`AtomicError::Misaligned`]). It is called
+    /// at most once, and only if the answer fits into `out`.
     ///
     /// # Errors
     ///
     /// [`TransmitError::NotStarted`], [`TransmitError::Ended`], [`TransmitError::NoRoom`];
-    /// [`TransmitError::Refused`] with the error of `execute`.
+    /// [`TransmitError::AtomicRefused`] with the error of `execute`.
     pub fn answer_atomic(
         &mut self,
-        execute: impl FnOnce(&AtomicRequest) -> Result<u64, AccessError>,
+        execute: impl FnOnce(&AtomicRequest) -> Result<u64, AtomicError>,
         out: &mut [u8],
     ) -> Result<Option<usize>, TransmitError> {
         self.require_open()?;
@@ -274,8 +278,8 @@ where
         let original = match execute(&request) {
             Ok(original) => original,
             Err(error) => {
-                self.fail(error.for_read(), &tx::atomic_request(msn, &request));
-                return Err(TransmitError::Refused(error));
+                self.fail(error.reason(), &tx::atomic_request(msn, &request));
+                return Err(TransmitError::AtomicRefused(error));
             }
         };
         match self

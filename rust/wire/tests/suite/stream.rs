@@ -25,6 +25,7 @@ use iwarp_wire::mpa::startup::{
 };
 use iwarp_wire::rdmap::terminate::{
     AccessError,
+    AtomicError,
     MpaError,
     Terminate, //
 };
@@ -338,16 +339,54 @@ fn an_atomic_is_carried_out_once() {
 
     let len = initiator.atomic(&ATOMIC, 5, &mut out).expect("it fits");
     take(&mut responder, &mut out[..len]);
-    let refused = responder.answer_atomic(|_| Err(AccessError::InvalidStag), &mut out);
-    assert_eq!(
-        refused,
-        Err(TransmitError::Refused(AccessError::InvalidStag))
-    );
+    let error = AtomicError::Access(AccessError::InvalidStag);
+    let refused = responder.answer_atomic(|_| Err(error), &mut out);
+    assert_eq!(refused, Err(TransmitError::AtomicRefused(error)));
     let State::TerminateDue(told) = responder.state() else {
         panic!("a Terminate is due")
     };
     assert_eq!(told.reason(), AccessError::InvalidStag.for_read());
     assert!(matches!(told.header(), Some(Header::Untagged(header)) if header.qn == 1));
+}
+
+/// EXT-06: a target that is not aligned to 64 bits gives 0/2/07. The Terminate has M and D set and
+/// R clear, and the memory is unchanged.
+#[test]
+fn a_misaligned_atomic_is_refused() {
+    let (mut initiator, mut responder) = open();
+    let mut out = [0; 1500];
+    let mut memory = [41; 32];
+    let before = memory;
+    let request = AtomicRequest {
+        to: TaggedOffset::new(12),
+        ..ATOMIC
+    };
+    let len = initiator.atomic(&request, 4, &mut out).expect("it fits");
+    take(&mut responder, &mut out[..len]);
+    let execute = |request: &AtomicRequest| {
+        let at = usize::try_from(request.to.get()).expect("it is small");
+        let word = memory.get_mut(at..at + 8).ok_or(AccessError::Bounds)?;
+        if at % 8 != 0 {
+            return Err(AtomicError::Misaligned);
+        }
+        let original = u64::from_be_bytes((&*word).try_into().expect("8 octets"));
+        word.copy_from_slice(&request.operation.apply(original).to_be_bytes());
+        Ok(original)
+    };
+    assert_eq!(
+        responder.answer_atomic(execute, &mut out),
+        Err(TransmitError::AtomicRefused(AtomicError::Misaligned))
+    );
+    assert_eq!((memory, responder.inbound().len()), (before, 1));
+    let State::TerminateDue(told) = responder.state() else {
+        panic!("a Terminate is due")
+    };
+    // Behind the header of the Terminate: layer and type, code, flags, then length and header of
+    // the segment in error.
+    let ulpdu = told.ulpdu();
+    let told = &ulpdu[UNTAGGED_LEN..];
+    assert_eq!(told[..6], [0x02, 0x07, 0xc0, 0, 0, 70]);
+    assert_eq!(told.len(), 4 + 2 + UNTAGGED_LEN);
 }
 
 /// DDP-56, DDP-57: payload that may not be placed, and payload without a tagged buffer.

@@ -7,6 +7,7 @@ use core::error::Error;
 use core::fmt;
 
 use super::reason::{
+    RemoteOperation,
     RemoteProtection,
     TaggedError,
     TerminateReason, //
@@ -58,7 +59,8 @@ impl AccessError {
         }
     }
 
-    /// The reason for the source of a Read Request or the target of an Atomic Request.
+    /// The reason for the source of a Read Request or the target of an Atomic Request. An Atomic
+    /// has a further error: [`AtomicError`].
     #[must_use]
     pub const fn for_read(self) -> TerminateReason {
         TerminateReason::RemoteProtection(match self {
@@ -79,6 +81,47 @@ impl AccessError {
             Self::InvalidStag => RemoteProtection::InvalidStag,
             _ => RemoteProtection::CannotInvalidate,
         })
+    }
+}
+
+/// The reason why an Atomic Request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicError {
+    /// The peer may not access the target.
+    Access(AccessError),
+    /// The address of the target is not a multiple of 8.
+    Misaligned,
+}
+
+impl fmt::Display for AtomicError {
+    #[inline]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Access(error) => error.fmt(f),
+            Self::Misaligned => f.write_str("target not aligned to 64 bits"),
+        }
+    }
+}
+
+impl Error for AtomicError {}
+
+impl From<AccessError> for AtomicError {
+    #[inline]
+    fn from(error: AccessError) -> Self {
+        Self::Access(error)
+    }
+}
+
+impl AtomicError {
+    /// The reason for an Atomic Request (RFC 7306 section 8.2).
+    #[must_use]
+    pub const fn reason(self) -> TerminateReason {
+        match self {
+            Self::Access(error) => error.for_read(),
+            Self::Misaligned => {
+                TerminateReason::RemoteOperation(RemoteOperation::StreamCatastrophic)
+            }
+        }
     }
 }
 
