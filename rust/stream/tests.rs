@@ -5,7 +5,10 @@
 use core::convert::Infallible;
 
 use iwarp_wire::{
-    mpa::fpdu::FpduWriter,
+    mpa::{
+        fpdu::FpduWriter,
+        MIN_MULPDU, //
+    },
     rdmap::SendKind,
     tx::{
         Message,
@@ -23,7 +26,8 @@ use super::{
     },
     tx::alignment::{
         Layout,
-        Origin, //
+        Origin,
+        MIN_SEGMENT, //
     },
     tx::encode::{
         ulpdu_limit,
@@ -150,11 +154,31 @@ mod suite {
     /// (DDP-20).
     #[test]
     fn no_fpdu_is_longer_than_a_segment() {
-        for mss in (136..512).step_by(4) {
+        for mss in (MIN_SEGMENT..512).step_by(4) {
             for lead in (0..mss).step_by(4) {
                 let mut layout = Layout::new(mss, 16 * mss, lead, lead, 65536);
                 for want in [40, 120, 1 << 20] {
                     assert!(layout.room(0, want).unwrap_or(0).min(want) <= mss);
+                }
+            }
+        }
+    }
+
+    /// A part of a message that is cut has at least 128 octets of ULPDU, wherever the segment is
+    /// (MPA-42, MPA-47). A message that fits whole may be shorter.
+    #[test]
+    fn no_part_is_shorter_than_the_least_mulpdu() {
+        for mss in [48, 136, 144, 536, 1448, 8948] {
+            let segment = (mss & !3).max(MIN_SEGMENT);
+            for at in (0..segment).step_by(4) {
+                for markers in [false, true] {
+                    for payload in [1, 40, 80, 99, 105, 109, 112, 120, 400, 1 << 20] {
+                        let want = wanted(payload, markers);
+                        let mut layout = Layout::new(mss, 8 * segment, 0, 0, 65536);
+                        let room = layout.room(at, want).unwrap_or(0);
+                        let fits = want <= segment - at;
+                        assert!(fits || ulpdu_limit(room as usize, markers) >= MIN_MULPDU);
+                    }
                 }
             }
         }

@@ -8,16 +8,19 @@
 //! section 5.1 allows when FPDUs are packed. If too little is left for a useful FPDU, one FPDU
 //! straddles the boundary, and its size lets the next one fill the segment.
 
-/// The shortest rest of a segment, in octets, for an FPDU of its own. The longest message that
-/// cannot be segmented must fit: a Terminate with all copied headers. RFC 5040 section 4.8 gives
-/// it a ULPDU of 70 octets, framed 76, or 80 with a marker.
-const MIN_FILL: u32 = 80;
+/// The least MULPDU (128, RFC 5044 section 4.5) with length field, CRC and a marker, in whole
+/// 32-bit words.
+const MIN_FPDU: u32 = 140;
 
-/// The shortest segment: the least MULPDU (128, RFC 5044 section 3.2) with length field, pad and
-/// CRC, in whole 32-bit words.
-const MIN_SEGMENT: u32 = 136;
+/// The shortest rest of a segment, in octets, for a part of a message. A message that fits whole
+/// may be shorter. A message that cannot be segmented fits: the longest one is a Terminate with all
+/// copied headers. RFC 5040 section 4.8 gives it a ULPDU of 70 octets, framed 80 with a marker.
+const MIN_FILL: u32 = MIN_FPDU;
 
-/// The longest FPDU ever sent: MULPDU 64768 (RFC 5044 section 3.2), framed and padded.
+/// The shortest segment.
+pub(in crate::stream) const MIN_SEGMENT: u32 = MIN_FPDU;
+
+/// The longest FPDU ever sent: MULPDU 64768 (RFC 5044 section 3), framed and padded.
 pub(in crate::stream) const MAX_FPDU: u32 = 64776;
 
 /// Segments longer than this are not filled. Such links do not cut, and a small FPDU between
