@@ -10,18 +10,12 @@ mod offered;
 
 use core::net::SocketAddr;
 
-use iwarp_wire::{
-    mpa::{
-        negotiate::Parameters,
-        startup::{
-            Depths as WireDepths,
-            Frame,
-            FrameKind, //
-        }, //
-    },
-    rdmap::terminate::{
-        MpaError,
-        TerminateReason, //
+use iwarp_wire::mpa::{
+    negotiate::Parameters,
+    startup::{
+        Depths as WireDepths,
+        Frame,
+        FrameKind, //
     }, //
 };
 use kernel::{
@@ -52,7 +46,7 @@ use super::{
     },
     mpa_frame::{
         has_more,
-        send_terminate,
+        terminate_set_up,
         FrameReader,
         FrameWriter, //
     },
@@ -331,8 +325,7 @@ impl Agreement {
             }
             Err((error, socket)) => {
                 if self.enhanced {
-                    let reason = TerminateReason::Mpa(MpaError::LocalCatastrophic);
-                    send_terminate(&socket, agreed.tx_markers, agreed.crc, reason);
+                    terminate_set_up(&socket, agreed);
                 } else {
                     socket.set_linger_abort();
                 }

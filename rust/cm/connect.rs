@@ -43,7 +43,7 @@ use super::{
         StepContext, //
     },
     mpa_frame::{
-        send_terminate,
+        terminate_reply,
         FrameReader,
         FrameWriter,
         ReadError, //
@@ -341,8 +341,7 @@ impl Initiation {
 
     /// Sends a Terminate as the first and last FPDU.
     fn terminate(&self, frame: &Frame<'_>, reason: TerminateReason) {
-        let crc = self.plan.policy.crc || frame.crc;
-        send_terminate(&self.socket, frame.markers, crc, reason);
+        terminate_reply(&self.socket, &self.plan.policy, frame, reason);
     }
 
     /// Ends the connection after a valid Reply, for a reason of this end.

@@ -10,6 +10,10 @@ use core::convert::Infallible;
 use iwarp_wire::{
     mpa::{
         fpdu::FpduWriter,
+        negotiate::{
+            Parameters,
+            Policy, //
+        },
         startup::{
             parse,
             Frame,
@@ -20,6 +24,7 @@ use iwarp_wire::{
         },
     },
     rdmap::terminate::{
+        MpaError,
         Terminate,
         TerminateReason, //
     }, //
@@ -133,7 +138,7 @@ impl FrameWriter {
 /// Sends a Terminate as the first and last FPDU after the start-up frames. `markers` and `crc` are
 /// the parameters that these agreed on for this direction. The send buffer is empty, so the FPDU
 /// fits.
-pub(crate) fn send_terminate(socket: &Socket, markers: bool, crc: bool, reason: TerminateReason) {
+fn send_terminate(socket: &Socket, markers: bool, crc: bool, reason: TerminateReason) {
     let mut out = [0; TERMINATE_ROOM];
     let ulpdu = Terminate::bare(reason).ulpdu();
     let written =
@@ -143,6 +148,24 @@ pub(crate) fn send_terminate(socket: &Socket, markers: bool, crc: bool, reason: 
         // The connection is closed anyway.
         let _ = socket.send_nonblocking(octets);
     }
+}
+
+/// Sends the Terminate of an initiator that refuses the valid Reply `reply` to a Request of
+/// `policy`.
+pub(crate) fn terminate_reply(
+    socket: &Socket,
+    policy: &Policy,
+    reply: &Frame<'_>,
+    reason: TerminateReason,
+) {
+    send_terminate(socket, reply.markers, policy.crc || reply.crc, reason);
+}
+
+/// Sends the Terminate for a local error after both frames of an enhanced connection (RFC 6581
+/// section 9.3).
+pub(crate) fn terminate_set_up(socket: &Socket, agreed: &Parameters) {
+    let reason = TerminateReason::Mpa(MpaError::LocalCatastrophic);
+    send_terminate(socket, agreed.tx_markers, agreed.crc, reason);
 }
 
 /// Whether an octet or a FIN follows a Request.
@@ -156,10 +179,7 @@ pub(crate) fn has_more(socket: &Socket) -> bool {
 mod tests {
     use super::*;
     use crate::sys::testing::{connected, eventually};
-    use iwarp_wire::mpa::{
-        negotiate::Policy,
-        startup::{Revision, RtrKinds},
-    };
+    use iwarp_wire::mpa::startup::{Revision, RtrKinds};
 
     fn policy(revision: Revision) -> Policy {
         Policy {

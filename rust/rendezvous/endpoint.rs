@@ -45,6 +45,7 @@ use crate::{
             StepContext, //
         },
         mpa_frame::{
+            terminate_set_up,
             FrameReader,
             FrameWriter, //
         },
@@ -144,6 +145,13 @@ struct PendingReply {
     claim: u32,
     /// The time limit for the peer.
     limit: Limit,
+}
+
+impl PendingReply {
+    /// Closes the connection, which this end gives up after its Reply, with a Terminate.
+    fn terminate(self) {
+        terminate_set_up(&self.socket, &self.agreed);
+    }
 }
 
 /// The stage of the receiving end if the peer is the queue pair itself.
@@ -393,7 +401,14 @@ impl Rendezvous {
     }
 
     /// Ends the rendezvous without a connection.
-    fn fail(&self, ctx: &mut StepContext<'_>, error: Error) -> DrivenStep {
+    fn fail(&mut self, ctx: &mut StepContext<'_>, error: Error) -> DrivenStep {
+        self.stage = match self.stage.take() {
+            Some(Stage::Answered(answer)) => {
+                answer.terminate();
+                None
+            }
+            stage => stage,
+        };
         let counters = ctx.device.counters();
         counters.connection_failed(ConnFailure::Error(error));
         let unknown = &trace::UNKNOWN;
@@ -454,12 +469,13 @@ impl Rendezvous {
         frame.send(self.resources.socket.as_ref().ok_or(EPIPE)?)
     }
 
-    /// Starts the stream.
+    /// Starts the stream. On failure the connection is closed with a Terminate.
     #[inline(never)]
     fn start(
         &self,
         ctx: &mut StepContext<'_>,
         socket: Socket,
+        agreed: &Parameters,
         config: Config,
         claim: u32,
     ) -> Outcome {
@@ -467,17 +483,18 @@ impl Rendezvous {
             true => self.qp.mirror_user(),
             false => Ok(self.qp.user()),
         };
-        let Ok(user) = user else {
-            return Outcome::Fail;
+        let started = match user {
+            Ok(user) => self.qp.qp().start_stream(socket, config, user),
+            Err(error) => Err((error, socket)),
         };
-        match self.qp.qp().start_stream(socket, config, user) {
+        match started {
             Ok(stream) => {
                 ctx.started(&stream);
                 self.qp.qp().rendezvous_connected(claim);
                 Outcome::Go(Stage::Running(stream))
             }
             Err((_, socket)) => {
-                socket.set_linger_abort();
+                terminate_set_up(&socket, agreed);
                 Outcome::Fail
             }
         }

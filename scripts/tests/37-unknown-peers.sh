@@ -25,6 +25,11 @@ unknown_peers() {
 }
 
 single_bed
+# A peer that is known, and errors of its set-up.
+ip address add 10.99.0.77/32 dev lo
+PYTHONPATH="$(dirname "$0")/src:$PEER_DIR" run 200 "errors of the set-up" \
+	python3 -B "$(dirname "$0")/src/set_up_errors.py"
+ok "errors of the set-up: $(grep -c '^ok: ' "$(log_of errors_of_the_set-up)") cases"
 before=$(sockets)
 unknown_peers nonsense impostor own_impostor waiting
 # The first crowd fills the kernel's own caches. Leaked connections would be tens of megabytes.

@@ -11,6 +11,7 @@ use crate::{
     cm::{
         endpoint::StepContext,
         mpa_frame::{
+            terminate_reply,
             FrameReader,
             FrameWriter,
             ReadError, //
@@ -35,10 +36,7 @@ use crate::{
     sys::trace,
     verbs::counters::Counter, //
 };
-use iwarp_wire::{
-    mpa::negotiate::Refusal,
-    RtrKind, //
-};
+use iwarp_wire::RtrKind;
 
 impl Rendezvous {
     /// Begins to connect the socket.
@@ -106,14 +104,17 @@ impl Rendezvous {
             Err(ReadError::Malformed(_)) => return Outcome::Fail,
             Err(ReadError::Closed | ReadError::Broken(_)) => return Outcome::Retry,
         };
-        let agreed = match policy(self.asks_for_crc(), terms.ird).conclude(&frame) {
+        let policy = policy(self.asks_for_crc(), terms.ird);
+        let agreed = match policy.conclude(&frame) {
             Ok(agreed) => agreed,
-            Err(
-                Refusal::Rejected
-                | Refusal::Revision
-                | Refusal::InsufficientIrd
-                | Refusal::NoMatchingRtr,
-            ) => return Outcome::Fail,
+            Err(refusal) => {
+                if let Some(reason) = refusal.terminate() {
+                    terminate_reply(socket, &policy, &frame, reason);
+                    // Closed without a reset, so that the Terminate arrives.
+                    self.resources.socket = None;
+                }
+                return Outcome::Fail;
+            }
         };
         let qpn = self.qp.qp().qpn();
         let Some(theirs) = Hello::parse(frame.private_data) else {
@@ -132,7 +133,7 @@ impl Rendezvous {
             Some(socket) => {
                 let (local, remote) = socket.ends();
                 trace::connect(qpn.get(), &local, &remote, Ok(()));
-                self.start(ctx, socket, config, theirs.expects)
+                self.start(ctx, socket, &agreed, config, theirs.expects)
             }
             None => Outcome::Fail,
         }

@@ -156,6 +156,11 @@ impl Rendezvous {
             Err(EAGAIN) if !answer.limit.is_over() => {
                 return Outcome::Wait(Stage::Answered(answer));
             }
+            // An initiator with the Reply does not retry, and TCP delivers the Reply first.
+            Err(EAGAIN) => {
+                answer.terminate();
+                return Outcome::Retry;
+            }
             // The peer has aborted this attempt, and will retry.
             Ok(0) | Err(_) => return Outcome::Retry,
             Ok(len) => len,
@@ -163,6 +168,7 @@ impl Rendezvous {
         let mut initial = KVec::new();
         let copied = initial.extend_from_slice(octets.get(..len).unwrap_or_default(), GFP_KERNEL);
         if copied.is_err() {
+            answer.terminate();
             return Outcome::Fail;
         }
         let PendingReply {
@@ -180,7 +186,7 @@ impl Rendezvous {
             mirror: terms.role == RendezvousRole::Both,
             ..stream_config(&agreed, role)
         };
-        self.start(ctx, socket, config, claim)
+        self.start(ctx, socket, &agreed, config, claim)
     }
 
     /// Handles a connection request for this queue pair.
