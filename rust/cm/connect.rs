@@ -317,26 +317,19 @@ impl Initiation {
                 initiation,
                 stage: RequestStage::Tcp,
             })),
-            Err(error) => initiation.close(ctx, error, Depths::NONE, PrivateData::NONE),
+            Err(error) => initiation.close(ctx, error, Depths::NONE),
         }
     }
 
     /// Handles a Reply with which no connection is possible.
     fn refused(self, ctx: &mut StepContext<'_>, frame: &Frame<'_>, refusal: Refusal) -> Next {
-        match refusal {
-            Refusal::Rejected => {
-                let data = PrivateData::new(frame.private_data).unwrap_or(PrivateData::NONE);
-                let failure = ConnFailure::Rejected;
-                self.close_for(ctx, failure, ECONNREFUSED, said_by(frame), data)
-            }
-            Refusal::Revision if self.may_fall_back() => self.fall_back(ctx),
-            Refusal::Revision | Refusal::InsufficientIrd | Refusal::NoMatchingRtr => {
-                if let Some(reason) = refusal.terminate() {
-                    self.terminate(frame, reason);
-                }
-                self.close(ctx, EPROTO, said_by(frame), PrivateData::NONE)
-            }
+        if refusal == Refusal::Revision && self.may_fall_back() {
+            return self.fall_back(ctx);
         }
+        if let Some(reason) = refusal.terminate() {
+            self.terminate(frame, reason);
+        }
+        self.close_for(ctx, Report::of_refusal(frame, refusal))
     }
 
     /// Sends a Terminate as the first and last FPDU.
@@ -351,7 +344,7 @@ impl Initiation {
             return self.abort(ctx, error);
         }
         self.terminate(frame, TerminateReason::Mpa(MpaError::LocalCatastrophic));
-        self.close(ctx, error, said_by(frame), PrivateData::NONE)
+        self.close(ctx, error, said_by(frame))
     }
 
     /// Starts the stream after a valid Reply, and reports the connection to `iw_cm`.
@@ -416,38 +409,73 @@ impl Initiation {
     /// Ends the attempt with a failure, and resets the connection.
     fn abort(self, ctx: &mut StepContext<'_>, error: Error) -> Next {
         self.socket.set_linger_abort();
-        self.close(ctx, error, Depths::NONE, PrivateData::NONE)
+        self.close(ctx, error, Depths::NONE)
     }
 
     /// Ends the attempt with a failure. `iw_cm` is notified after the port and the queue pair are
     /// released.
-    fn close(
-        self,
-        ctx: &mut StepContext<'_>,
-        error: Error,
-        said: Depths,
-        data: PrivateData<'_>,
-    ) -> Next {
-        self.close_for(ctx, ConnFailure::Error(error), error, said, data)
+    fn close(self, ctx: &mut StepContext<'_>, error: Error, said: Depths) -> Next {
+        let report = Report {
+            failure: ConnFailure::Error(error),
+            error,
+            said,
+            data: &[],
+        };
+        self.close_for(ctx, report)
     }
 
-    /// As [`close`](Self::close), counted as `failure`.
-    fn close_for(
-        self,
-        ctx: &mut StepContext<'_>,
-        failure: ConnFailure,
-        error: Error,
-        said: Depths,
-        data: PrivateData<'_>,
-    ) -> Next {
+    /// As [`close`](Self::close), with a report of any content.
+    fn close_for(self, ctx: &mut StepContext<'_>, report: Report<'_>) -> Next {
+        let Report {
+            failure,
+            error,
+            said,
+            data,
+        } = report;
         let Peers { local, remote } = self.plan.peers;
         let local = self.socket.local_addr().unwrap_or(local);
         trace::connect(self.qp.qp().qpn().get(), &local, &remote, Err(error));
         ctx.device.counters().connection_failed(failure);
         drop(self.socket);
         drop(self.qp);
+        // Private data that does not fit into the event is left out whole.
+        let data = PrivateData::new(data).unwrap_or(PrivateData::NONE);
         self.call.failed(status_of(error), said, data);
         Next::Wait(Phase::Over)
+    }
+}
+
+/// The report of a failed attempt to counters and to `iw_cm`.
+struct Report<'a> {
+    /// The counted failure.
+    failure: ConnFailure,
+    /// The error.
+    error: Error,
+    /// The peer's depths.
+    said: Depths,
+    /// The peer's private data.
+    data: &'a [u8],
+}
+
+impl<'a> Report<'a> {
+    /// The report of a Reply with which no connection is possible. The depths of the Reply are in
+    /// each, and its private data in that of a reject.
+    fn of_refusal(frame: &Frame<'a>, refusal: Refusal) -> Self {
+        let said = said_by(frame);
+        match refusal {
+            Refusal::Rejected => Self {
+                failure: ConnFailure::Rejected,
+                error: ECONNREFUSED,
+                said,
+                data: frame.private_data,
+            },
+            Refusal::Revision | Refusal::InsufficientIrd | Refusal::NoMatchingRtr => Self {
+                failure: ConnFailure::Error(EPROTO),
+                error: EPROTO,
+                said,
+                data: &[],
+            },
+        }
     }
 }
 
@@ -510,10 +538,23 @@ mod tests {
                 ird: Depth::new(3),
                 ord: Depth::new(5),
             }),
-            private_data: &[],
+            private_data: b"no",
         };
-        assert!(said_by(&reply) == Depths::new(5, 3));
+        let report = Report::of_refusal(&reply, Refusal::Rejected);
+        assert!(report.failure == ConnFailure::Rejected && report.error == ECONNREFUSED);
+        assert!(report.said == Depths::new(5, 3));
+        assert!(report.data == b"no");
+        for refusal in [
+            Refusal::Revision,
+            Refusal::InsufficientIrd,
+            Refusal::NoMatchingRtr,
+        ] {
+            let report = Report::of_refusal(&reply, refusal);
+            assert!(report.failure == ConnFailure::Error(EPROTO) && report.error == EPROTO);
+            assert!(report.said == Depths::new(5, 3));
+            assert!(report.data.is_empty());
+        }
         reply.enhanced = None;
-        assert!(said_by(&reply) == Depths::NONE);
+        assert!(Report::of_refusal(&reply, Refusal::Rejected).said == Depths::NONE);
     }
 }
