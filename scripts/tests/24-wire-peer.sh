@@ -31,6 +31,8 @@ pass() {
 
 PARAMS="mpa_request_timeout_ms=2000 mpa_reply_timeout_ms=3000 rnr_timeout_ms=2000"
 RSIW_PARAMS=$PARAMS
+# Fast Open at both ends, for all listeners, without a cookie (Documentation/networking/ip-sysctl.rst).
+echo 0x607 >/proc/sys/net/ipv4/tcp_fastopen
 single_bed
 pass "defaults" -- "$@"
 

@@ -83,6 +83,30 @@ def read_is_answered(victim):
     assert link.recv_segment().data == b"\xa5" * 16, "a read-only region"
 
 
+@case("MPA-42 MPA-44 MPA-47 RDMAP-14")
+def short_segments(victim):
+    # Segments of an MTU of 576, then shorter ones than an FPDU with the least ULPDU. No part of a message is shorter
+    # than that but the last one, whatever the lengths of the messages before it.
+    for mss in (536, 148, 88):
+        for markers in (0, 1):
+            link = Link(victim, mss=mss, m=markers)
+            made, shortest = link.made, 65536
+            sizes = [5000 if n % 2 else 300 + 8 * n for n in range(1, 17)]
+            link.stream.send(*(rdmap.read_request(n, n, 0, size, made.rw, made.at(RW))
+                               for n, size in enumerate(sizes, start=1)))
+            for n, size in enumerate(sizes, start=1):
+                got, last = b"", 0
+                while not last:
+                    segment = link.recv_segment()
+                    assert (segment.op, segment.stag, segment.to) == (rdmap.READ_RESPONSE, n, len(got)), "another segment"
+                    got, last = got + segment.data, segment.last
+                    if not last:
+                        shortest = min(shortest, len(segment.raw))
+                assert got == b"\xa5" * size, f"{len(got)} octets of {size}"
+            assert shortest >= 128, f"MSS {mss}, M={markers}: a part of {shortest} octets"
+            victim.close()
+
+
 @case("MPA-48 RDMAP-14")
 def answers_without_memory(victim):
     # Buffers for FPDUs are refused at random. The answers wait or are cut shorter; none is lost or damaged.

@@ -2,14 +2,15 @@
 """Start-up frames against the module as responder (RFC 5044 7, RFC 6581)."""
 
 import errno
+import socket
 import struct
 import time
 
 import mpa
 import rdmap
 from faults import STREAM_NEW, has_refused_objects, refused_objects
-from harness import (CRC, FLUSHED, MARKERS, RECV_SIZE, REQUEST_SECONDS, Link, Made, case, check_terminate, needs,
-                     request, tcp)
+from harness import (ADDRESS, CRC, FLUSHED, MARKERS, PORT, RECV_SIZE, REQUEST_SECONDS, Link, Made, case,
+                     check_terminate, needs, request, tcp)
 from rdmap import Segment
 
 # The deepest queues of the device, and what an event has for depths that a Request does not state.
@@ -46,6 +47,42 @@ def default_reply(victim):
     assert reply.data == b"abc", f"private data {reply.data}"
     # IRD rises to the Request's ORD, and ORD stays below the Request's IRD.
     assert (reply.word["ird"], reply.word["ord"]) == (16, 7), f"IRD and ORD: {reply.word}"
+
+
+@case("MPA-83")
+def request_on_the_ack_of_the_handshake(victim):
+    stream = tcp(rides=True)
+    stream.send_raw(request())
+    # tcpi_segs_out: SYN, and the ACK with the Request.
+    info = stream.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 140)
+    assert struct.unpack_from("=I", info, 136) == (2,), "the Request has a segment of its own"
+    victim.expect_event("CONNECT_REQUEST")
+    Made(victim.ask(f"accept 16 16 4 {RECV_SIZE} -"))
+    assert not stream.recv_startup().r, "rejected"
+    stream.send(rdmap.send(1, b"rides"))
+    victim.expect_event("ESTABLISHED")
+    victim.expect_recv(0, 5)
+
+
+@case("MPA-83")
+def request_in_the_syn(victim):
+    # TCP Fast Open (RFC 7413), which the test's sysctl turns on for all listeners, without a cookie.
+    with open("/proc/sys/net/ipv4/tcp_fastopen", encoding="ascii") as file:
+        needs(int(file.read()) & 0x602 == 0x602, "Fast Open")
+    sock = socket.socket()
+    sock.settimeout(5)
+    sent = sock.sendto(request(), socket.MSG_FASTOPEN, (ADDRESS, PORT))
+    assert sent == len(request()), f"{sent} octets sent"
+    stream = mpa.Stream(sock)
+    victim.expect_event("CONNECT_REQUEST")
+    Made(victim.ask(f"accept 16 16 4 {RECV_SIZE} -"))
+    assert not stream.recv_startup().r, "rejected"
+    stream.send(rdmap.send(1, b"rides"))
+    victim.expect_event("ESTABLISHED")
+    victim.expect_recv(0, 5)
+    # TCPI_OPT_SYN_DATA: the SYN's data were acknowledged.
+    options = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[5]
+    assert options & 32, f"the SYN carried no data: options {options:#x}"
 
 
 @case("MPA-12 MPA-14 MPA-15")

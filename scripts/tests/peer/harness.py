@@ -120,11 +120,18 @@ class Made:
         return self.arena + region[0] + offset
 
 
-def tcp(port=PORT, room=None):
+def tcp(port=PORT, room=None, mss=None, rides=False):
+    """Connects. With `mss` the module's segments have at most so many octets, TCP's options included. With `rides` the
+    first octets that are sent ride on the last ACK of the handshake."""
     sock = socket.socket()
     if room:
         # The buffer limits the window.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+    if mss:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, mss)
+    if rides:
+        # TCP delays the ACK.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
     sock.settimeout(5)
     sock.connect((ADDRESS, port))
     return mpa.Stream(sock)
@@ -183,10 +190,10 @@ def check_terminate(segment, error, bad=None):
 class Link:
     """A connection from this peer, as initiator, to the victim, up to full operation."""
 
-    def __init__(self, victim, recvs=8, ird=16, ord_=16, accept_data="-", recv_size=RECV_SIZE, room=None,
+    def __init__(self, victim, recvs=8, ird=16, ord_=16, accept_data="-", recv_size=RECV_SIZE, room=None, mss=None,
                  request_ird=16, request_ord=16, **more):
         self.victim = victim
-        self.stream = tcp(room=room)
+        self.stream = tcp(room=room, mss=mss)
         self.markers_wanted = more.get("m", 0)
         self.stream.send_raw(request(ird=request_ird, ord_=request_ord, **more))
         self.request_event = victim.expect_event("CONNECT_REQUEST")
