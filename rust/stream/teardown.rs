@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The end of a stream (RFC 5044 section 6.2, RFC 5041 section 6.2, RFC 5040 section 6).
+//! The end of a stream (RFC 5044 section 7.2, RFC 5041 section 6.2, RFC 5040 section 6).
 //!
 //! The end is reported to the queue pair at once and exactly once, for every reason, and the
 //! queue pair flushes its work requests. Afterwards the stream keeps only the socket. A Terminate
@@ -246,8 +246,8 @@ impl Batch<'_> {
         self.end(EndReason::TerminateReceived);
     }
 
-    /// The event for the owner of the queue pair after a local error (RFC 5041 sections 9.1 and
-    /// 10.4). `None` if a completion or the connection manager reports the error.
+    /// The event for the owner of the queue pair after a local error (RFC 5041 sections 7.1 and
+    /// 8.3). `None` if a completion or the connection manager reports the error.
     fn event_of(&self, reason: TerminateReason) -> Option<QpEvent> {
         match reason {
             _ if self.ctx.shared.told || self.ctx.shared.failed => None,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # time limit: 800
 # runs on: 7.2/2
-# TCP segments begin with an FPDU (docs/transmit.md; RFC 5044 section 5.3): at least 99 % of the segments
+# TCP segments begin with an FPDU (docs/transmit.md; RFC 5044 section 5.1): at least 99 % of the segments
 # with data do, at each message size. Bulk Writes, Sends and Reads pass over a cable with Ethernet's MTU,
 # and are captured at the receiver with every offload off. src/alignment.py counts, after a self-test with
 # segments that are not aligned.

@@ -140,7 +140,7 @@ pub fn immediate(
 }
 
 /// The ULPDU of an RTR frame, the first FPDU of an initiator in peer-to-peer mode (RFC 6581 section
-/// 5.2).
+/// 9.2).
 ///
 /// A Read takes an entry of the outbound read queue. The caller appends it: 0 octets into STag 0 at
 /// offset 0. Its answer completes no work request.

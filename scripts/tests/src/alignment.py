@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""How many TCP segments begin with an FPDU (RFC 5044 section 5.3).
+"""How many TCP segments begin with an FPDU (RFC 5044 section 5.1).
 
 usage: alignment.py FILE KIND SIZE COUNT [LEAST]
 

@@ -242,7 +242,7 @@ impl Receiver {
     ///
     /// The zero-length FULPDU of RFC 6581 section 9 has two readings, and both are accepted: a
     /// ULPDU of no octets, and a Send of no octets. Such a Send is numbered but takes no receive
-    /// buffer: RTR frames complete nothing at the upper layer (section 6).
+    /// buffer: RTR frames complete nothing at the upper layer (section 5).
     #[cold]
     #[inline(never)]
     fn first<T, O, I>(

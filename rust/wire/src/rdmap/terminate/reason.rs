@@ -255,7 +255,7 @@ impl TerminateReason {
     }
 
     /// Tells whether the error is an access of the peer to memory that it may not use (RFC 5041
-    /// section 10.4, item 5).
+    /// section 8.3, item 5).
     #[must_use]
     pub const fn is_access(self) -> bool {
         match self {
