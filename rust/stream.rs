@@ -318,11 +318,10 @@ impl Stream {
         // A batch that has just found no receive starts the timer again, with a longer interval. It
         // sees the mark, or has started the timer before.
         self.receive_posted.xchg(true, Full);
-        self.receive_look.cancel();
-        if !SoftTimer::<_, 1>::start(self.clone(), 1) {
-            // Such a batch was faster.
-            self.receive_look.cancel();
-            SoftTimer::<_, 1>::start(self.clone(), 1);
+        if !SoftTimer::<_, 1>::restart(self, 1) {
+            // That batch runs in the timer's callback, whose start can not be cancelled yet. The
+            // work item receives.
+            self.as_arc_borrow().queue_process();
         }
     }
 

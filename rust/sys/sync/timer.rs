@@ -163,6 +163,24 @@ impl<T: Timed<ID>, const ID: u64> SoftTimer<T, ID> {
         queued
     }
 
+    /// Starts the timer of `owner` anew, so that it expires after `nanos` nanoseconds. Any context.
+    ///
+    /// Returns `false` if the timer may expire later: its callback, or a concurrent call, has
+    /// started it, and can not be cancelled before it returns.
+    pub(crate) fn restart(owner: &Arc<T>, nanos: u32) -> bool
+    where
+        T: HasSoftTimer<ID>,
+    {
+        let timer = owner.soft_timer();
+        timer.cancel();
+        if Self::start(owner.clone(), nanos) {
+            return true;
+        }
+        // The timer was started after `cancel`.
+        timer.cancel();
+        Self::start(owner.clone(), nanos)
+    }
+
     /// Takes the reference out of the timer.
     fn take(&self) -> Option<Arc<T>> {
         let raw = self.owner.xchg(ptr::null_mut(), Full);
@@ -217,10 +235,13 @@ mod tests {
     use super::*;
     use crate::sys::testing::eventually;
 
-    /// An object that counts its callbacks.
+    /// An object that counts its callbacks. The first one starts the timer again if `repeats`.
     #[pin_data]
     struct Clock {
         told: Atomic<u32>,
+        repeats: bool,
+        /// A restart during the callback succeeded.
+        restarted: Atomic<bool>,
         #[pin]
         timer: SoftTimer<Clock>,
     }
@@ -231,14 +252,25 @@ mod tests {
 
     impl Timed for Clock {
         fn time_is_up(this: Arc<Self>) {
+            if this.repeats && this.told.load(Relaxed) == 0 {
+                SoftTimer::<_, 0>::start(this.clone(), 30_000_000);
+                let restarted = SoftTimer::<_, 0>::restart(&this, 1);
+                this.restarted.store(restarted, Relaxed);
+            }
             this.told.add(1, Relaxed);
         }
     }
 
     fn clock() -> Result<Arc<Clock>> {
+        clock_that(false)
+    }
+
+    fn clock_that(repeats: bool) -> Result<Arc<Clock>> {
         Arc::pin_init(
             pin_init!(Clock {
                 told: Atomic::new(0),
+                repeats,
+                restarted: Atomic::new(false),
                 timer <- SoftTimer::new(),
             }),
             GFP_KERNEL,
@@ -268,6 +300,31 @@ mod tests {
         assert!(clock.timer.cancel());
         assert!(!clock.timer.cancel());
         assert_eq!(clock.told.load(Relaxed), 0);
+        assert!(Arc::into_unique_or_drop(clock).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn a_restart_cancels_the_earlier_start() -> Result {
+        let clock = clock()?;
+        assert!(SoftTimer::<_, 0>::start(clock.clone(), 3_000_000_000));
+        assert!(SoftTimer::<_, 0>::restart(&clock, 100_000));
+        assert!(eventually(|| clock.told.load(Relaxed) == 1));
+        wait_for_all();
+        assert_eq!(clock.told.load(Relaxed), 1);
+        assert!(Arc::into_unique_or_drop(clock).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn a_start_by_the_running_callback_lasts() -> Result {
+        let clock = clock_that(true)?;
+        let begun = now_ns();
+        assert!(SoftTimer::<_, 0>::start(clock.clone(), 100_000));
+        assert!(eventually(|| clock.told.load(Relaxed) == 2));
+        assert!(now_ns() - begun >= 30_000_000);
+        assert!(!clock.restarted.load(Relaxed));
+        wait_for_all();
         assert!(Arc::into_unique_or_drop(clock).is_some());
         Ok(())
     }
