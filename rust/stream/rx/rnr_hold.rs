@@ -153,6 +153,7 @@ impl Rx {
     ) -> Result<(), TerminateReason> {
         let limit = ctx.queues.rnr_limit();
         if limit == Some(0) {
+            ctx.count(Counter::RnrTimeouts);
             return Err(segment.no_buffer());
         }
         let hold = Hold::new(now_ns(), limit, segment);

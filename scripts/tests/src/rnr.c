@@ -431,11 +431,11 @@ static void bound(void)
 	close_two(&t);
 }
 
-/* With an rnr_retry of 0 a Send is not held. */
+/* With an rnr_retry of 0 a Send is not held, and no receive came in time. */
 static void at_once(void)
 {
 	const struct wait w = { 31, 0 };
-	unsigned long holds = counter("rnr_holds");
+	unsigned long holds = counter("rnr_holds"), timeouts = counter("rnr_timeouts");
 	struct ibv_mr *mr;
 	struct two t;
 
@@ -444,6 +444,9 @@ static void at_once(void)
 	wait_for_state(&t.b, IBV_QPS_ERR, "no receive");
 	if (counter("rnr_holds") != holds)
 		fail("it was held");
+	timeouts = counter("rnr_timeouts") - timeouts;
+	if (timeouts != 1)
+		fail("counted %lu time-outs", timeouts);
 	ibv_dereg_mr(mr);
 	close_two(&t);
 }
