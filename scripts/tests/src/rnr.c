@@ -30,8 +30,7 @@
 #define MESSAGES	301
 #define OTHERS		12
 #define FULL		2	/* of them send more than TCP takes */
-#define SOON_MS		15	/* a look after 4 ms, and a busy machine */
-#define LATER_MS	100	/* the same after 32 ms */
+#define LATE_TRIES	7
 
 struct shape {
 	int depth;		/* receives posted at a time */
@@ -685,11 +684,21 @@ static void killed(void)
 	close(down[1]);
 }
 
-/* The least time from the post of a receive to the completion of the Send that it was held for. */
-static double answer_ms(int shared, int held_ms, int tries)
+static int compare(const void *a, const void *b)
 {
-	const struct shape s = { 1, 0, 64, tries };
-	double begun, took, least = STEP_SECONDS;
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/*
+ * The median time from the post of a receive to the completion of the Send that was held for it, for
+ * @held_ms and up to an eighth more: the interval of looks without limits.
+ */
+static double answer_ms(int shared, int held_ms)
+{
+	const struct shape s = { 1, 0, 64, LATE_TRIES };
+	double begun, took[LATE_TRIES];
 	unsigned long holds;
 	struct ibv_mr *from, *to;
 	struct ibv_wc wc;
@@ -699,18 +708,16 @@ static double answer_ms(int shared, int held_ms, int tries)
 	open_two(&t, shared, &for_ever_wait);
 	from = must_register(t.a.pd, sent, UNDER_WAY * s.size, IBV_ACCESS_LOCAL_WRITE);
 	to = must_register(t.b.pd, received, s.size, IBV_ACCESS_LOCAL_WRITE);
-	for (i = 0; i < tries; i++) {
+	for (i = 0; i < LATE_TRIES; i++) {
 		holds = counter("rnr_holds");
 		post_send(&t.a, from, &s, i);
 		wait_for_holds(holds, 1);
-		usleep(held_ms * 1000);
+		usleep(held_ms * 1000 + held_ms * 125 / LATE_TRIES * i);
 		begun = now();
 		post_recv(&t.b, to, &s, 0);
 		if (wait_completion(t.b.recv_cq, &wc, STEP_SECONDS))
 			fail("a receive %d ms late does not complete", held_ms);
-		took = now() - begun;
-		if (took < least)
-			least = took;
+		took[i] = now() - begun;
 		check_message(&wc, &s, i);
 		if (wait_completion(t.a.send_cq, &wc, STEP_SECONDS) || wc.status)
 			fail("send %d", i);
@@ -718,20 +725,20 @@ static double answer_ms(int shared, int held_ms, int tries)
 	ibv_dereg_mr(from);
 	ibv_dereg_mr(to);
 	close_two(&t);
-	return least * 1e3;
+	qsort(took, LATE_TRIES, sizeof(*took), compare);
+	return took[LATE_TRIES / 2] * 1e3;
 }
 
 /*
- * A receive is found within 4 ms in the first quarter of a second, and within 32 ms after two seconds
- * (docs/receive.md). Without the limits receives would be found after up to an eighth of the hold.
+ * After a second a receive is found within 16 ms, after two within 32 ms (docs/receive.md): the median is half
+ * of that. Without the limits of a look it is a sixteenth of the hold. A busy machine adds some milliseconds.
  */
 static void soon(void)
 {
-	double late[] = { answer_ms(0, 240, 8), answer_ms(1, 240, 8), answer_ms(1, 2100, 3) };
+	double own = answer_ms(0, 1000), shared = answer_ms(1, 2000);
 
-	printf("receives 240 ms late are found in %.1f ms, shared ones in %.1f ms, 2.1 s late in %.1f ms\n",
-	       late[0], late[1], late[2]);
-	if (late[0] > SOON_MS || late[1] > SOON_MS || late[2] > LATER_MS)
+	printf("receives 1 s late are found in %.1f ms, shared ones 2 s late in %.1f ms\n", own, shared);
+	if (own > 40 || shared > 80)
 		fail("that is late");
 }
 
@@ -763,13 +770,6 @@ static void left(void)
 	}
 	ibv_dereg_mr(to);
 	close_two(&t);
-}
-
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
 }
 
 /* The median time of a message to the other end, whose receive is posted, in microseconds. */
