@@ -50,7 +50,7 @@ kernel_memory() {
 		echo 1 >"$TRACING/events/rsiw/rsiw_terminate/enable"
 	fi
 	# Not by timeout, which would wait for a process that hangs in the kernel, before anything is printed.
-	spawn kverbs modprobe rsiw_kverbs_test addr="$RDMA_V4" seed="$SEED" rounds="$1" plain="$plain"
+	spawn kverbs modprobe rsiw_kverbs_test addr="$RDMA_V4" seed="$SEED" rounds="$1" plain="$plain" factor="$FACTOR"
 	if ! (wait_for 120 "the module's tests end" gone "$SPAWNED") || ! wait "$SPAWNED"; then
 		dmesg | tail -n +"$((before + 1))" | tail -n 30
 		die "fast-registered memory, seed $SEED"

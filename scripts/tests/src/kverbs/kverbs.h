@@ -150,7 +150,7 @@ int kv_downed(const struct sockaddr *to, enum ib_poll_context poll, unsigned int
 int kv_srq(const struct sockaddr *to, enum ib_poll_context poll);
 
 /* A Send that finds no receive posted: held, then delivered or failed. */
-int kv_rnr(const struct sockaddr *to, enum ib_poll_context poll);
+int kv_rnr(const struct sockaddr *to, enum ib_poll_context poll, unsigned int factor);
 
 /* Every flushed request completes, also through a completion queue with too few entries. */
 int kv_full(struct ib_device *dev);

@@ -29,6 +29,9 @@ MODULE_PARM_DESC(seed, "seed of the random choices");
 static bool plain;
 module_param(plain, bool, 0444);
 MODULE_PARM_DESC(plain, "for siw: no last receive is told of, handlers of one queue may overlap");
+static uint factor = 1;
+module_param(factor, uint, 0444);
+MODULE_PARM_DESC(factor, "of time limits below a second");
 static bool leave;
 module_param(leave, bool, 0444);
 MODULE_PARM_DESC(leave, "instead of the rest: a client that connects on a device that goes");
@@ -362,7 +365,7 @@ static int one_connection(int number, const struct sockaddr *to)
 	if (!plain)
 		err = err ?: kv_srq(to, contexts[number]) ?: kv_cut(to) ?: kv_scope(to, contexts[number]);
 	if (!plain)
-		err = err ?: kv_unreadable(to, contexts[number]) ?: kv_rnr(to, contexts[number]);
+		err = err ?: kv_unreadable(to, contexts[number]) ?: kv_rnr(to, contexts[number], factor);
 out:
 	kvfree(s);
 	kfree(p);

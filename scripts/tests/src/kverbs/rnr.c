@@ -3,12 +3,16 @@
  * Receiver not ready: a Send that finds no receive is delivered when one is posted. If none is
  * posted in time, the sender's oldest incomplete Send fails with IB_WC_RNR_RETRY_EXC_ERR.
  * ib_drain_qp() ends the hold, and the connection.
+ *
+ * A post starts a look for receives. Without it the timer's look, after up to 32 ms once a hold is 2 s
+ * old, finds the receive.
  */
 #include <linux/delay.h>
 #include <linux/irqflags.h>
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
 #include <linux/slab.h>
+#include <linux/sort.h>
 
 #include "kverbs.h"
 
@@ -16,6 +20,9 @@
 #define RNR_SENDS	48		/* more than TCP's two ends take */
 #define RNR_HELD_MS	100
 #define RNR_DRAIN_MS	5000		/* half of the module's rnr_timeout_ms */
+#define RNR_OLD_MS	2100
+#define RNR_PAIRS	7		/* with a hold of that age */
+#define RNR_SOON_US	5000		/* the median of the timer alone is 16 ms */
 #define RNR_TIMER	30		/* 327.68 ms: all Sends are posted before */
 
 static int post(struct kv_end *e, struct ib_sge *sge, struct kv_wait **w)
@@ -64,6 +71,76 @@ static int delivered_late(struct kv_pair *p, struct ib_sge *from, struct ib_sge 
 		}
 	}
 	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	s64 x = *(const s64 *)a, y = *(const s64 *)b;
+
+	return (x > y) - (x < y);
+}
+
+/*
+ * The receive of a hold of RNR_OLD_MS completes soon after its post. On a busy machine the message itself is late:
+ * the limit is beyond twice the median of messages whose receives are posted.
+ */
+static int found_at_once(const struct sockaddr *to, enum ib_poll_context poll, unsigned int factor)
+{
+	struct kv_pair *p = kvcalloc(RNR_PAIRS, sizeof(*p), GFP_KERNEL);
+	struct ib_qp_attr for_ever = { .min_rnr_timer = RNR_TIMER, .rnr_retry = 7 };
+	struct ib_recv_wr recv = {};
+	s64 took[RNR_PAIRS] = {}, usual[RNR_PAIRS] = {}, late, at_ease;
+	struct kv_wait *w, *sent;
+	int i, err = 0, open = 0;
+	ktime_t begun;
+
+	if (!p)
+		return -ENOMEM;
+	while (!err && open < RNR_PAIRS) {
+		err = kv_connect(&p[open], to, &(struct kv_how){ .poll = poll });
+		open += !err;
+	}
+	for (i = 0; !err && i < RNR_PAIRS; i++) {
+		struct ib_sge none = { .lkey = p[i].a.pd->local_dma_lkey };
+
+		err = ib_modify_qp(p[i].b.id->qp, &for_ever, IB_QP_MIN_RNR_TIMER | IB_QP_RNR_RETRY);
+		err = err ?: post(&p[i].a, &none, &w) ?: kv_wait_for(w, "Send of an old hold");
+	}
+	msleep(RNR_OLD_MS);
+	for (i = 0; !err && i < RNR_PAIRS; i++) {
+		w = kv_wait_new();
+		recv.wr_cqe = &w->cqe;
+		begun = ktime_get();
+		err = ib_post_recv(p[i].b.id->qp, &recv, NULL) ?: kv_wait_for(w, "receive of an old hold") ?:
+		      kv_expect(w, "receive of an old hold");
+		took[i] = ktime_us_delta(ktime_get(), begun);
+	}
+	for (i = 0; !err && i < RNR_PAIRS; i++) {
+		struct ib_sge none = { .lkey = p[i].a.pd->local_dma_lkey };
+
+		w = kv_wait_new();
+		recv.wr_cqe = &w->cqe;
+		err = ib_post_recv(p[i].b.id->qp, &recv, NULL);
+		begun = ktime_get();
+		err = err ?: post(&p[i].a, &none, &sent) ?: kv_wait_for(w, "message") ?: kv_expect(w, "message");
+		usual[i] = ktime_us_delta(ktime_get(), begun);
+	}
+	sort(took, RNR_PAIRS, sizeof(*took), compare, NULL);
+	sort(usual, RNR_PAIRS, sizeof(*usual), compare, NULL);
+	late = took[RNR_PAIRS / 2];
+	at_ease = usual[RNR_PAIRS / 2];
+	if (!err) {
+		pr_info("rsiw_kverbs_test: receives %d ms late are found in %lld us, messages take %lld us\n",
+			RNR_OLD_MS, late, at_ease);
+		if (late > RNR_SOON_US * factor + 2 * at_ease) {
+			pr_err("rsiw_kverbs_test: that is late\n");
+			err = -ETIMEDOUT;
+		}
+	}
+	while (open--)
+		kv_disconnect(&p[open]);
+	kvfree(p);
+	return err;
 }
 
 static int ended_in_time(struct kv_pair *p, struct ib_sge *from)
@@ -165,7 +242,7 @@ out:
 	return err;
 }
 
-int kv_rnr(const struct sockaddr *to, enum ib_poll_context poll)
+int kv_rnr(const struct sockaddr *to, enum ib_poll_context poll, unsigned int factor)
 {
 	struct kv_pair *p = kzalloc(sizeof(*p), GFP_KERNEL);
 	u8 *from = kzalloc(RNR_LEN, GFP_KERNEL), *into = kzalloc(RNR_LEN, GFP_KERNEL);
@@ -186,6 +263,7 @@ int kv_rnr(const struct sockaddr *to, enum ib_poll_context poll)
 	err = err ?: ended_in_time(p, &source);
 	kv_disconnect(p);
 	err = err ?: drained_pair(to, poll, false) ?: drained_pair(to, poll, true);
+	err = err ?: found_at_once(to, poll, factor);
 out:
 	kfree(into);
 	kfree(from);
