@@ -178,6 +178,20 @@ mod suite {
     }
 
     #[test]
+    fn unknown_flags_of_a_process_are_ignored() -> Result {
+        let known = flag::SIGNALLED | flag::SOLICITED | flag::READ_FENCE | flag::INLINE;
+        let unknown = !(known | flag::VALID);
+        let wqe = accepted(Owner::User, &element(opcode::SEND, unknown, 2))?;
+        assert!(!wqe.signaled && !wqe.solicited && !wqe.fence);
+        let SendOp::Send { local, invalidate } = wqe.op else {
+            return Err(EINVAL);
+        };
+        assert_eq!(local.len(), 200);
+        assert!(invalidate.is_none());
+        Ok(())
+    }
+
+    #[test]
     fn unknown_opcodes_are_refused() -> Result {
         // SEND_WITH_IMM, atomics, RECEIVE, READ_RESPONSE, and unassigned values.
         for op in [4u8, 6, 7, 8, 9, 12, 13, 0x7f, 0x80, 0xff] {

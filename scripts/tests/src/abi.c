@@ -297,7 +297,7 @@ static const struct {
 	CHECK(remote_rights), CHECK(read_only_mapping), CHECK(cq_overflow), CHECK(srq_limit),
 	CHECK(zero_length), CHECK(more_reads_than_ord), CHECK(wrong_modifies), CHECK(disconnect_flushes),
 	CHECK(late_receives_flush), CHECK(rings_map_whole), CHECK(reset_against_posts), CHECK(flags_fields),
-	CHECK(srq_limit_at_creation),
+	CHECK(creation_flags), CHECK(srq_limit_at_creation),
 };
 
 int main(int argc, char **argv)

@@ -55,6 +55,7 @@ void late_receives_flush(void);
 
 /* The checks of abi_flags.c. */
 void flags_fields(void);
+void creation_flags(void);
 void srq_limit_at_creation(void);
 
 /* The checks of abi_rings.c. */
