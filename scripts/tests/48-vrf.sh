@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 200
+# time limit: 240
 # An interface in a VRF has the addresses and routes of the VRF. Connections over its device stay in the VRF,
-# from either end, over rdma_cm and by rendezvous. TCP sockets that are bound to the VRF are tried first. A
-# process of `ip vrf exec` names its source address, with siw as well: rdma_resolve_addr() of the kernel makes no
-# socket that could be bound to the VRF.
+# from either end, over rdma_cm and by rendezvous. TCP sockets are tried first, also those outside of the VRF
+# with both values of tcp_l3mdev_accept. A process of `ip vrf exec` names its source address, with siw as well:
+# rdma_resolve_addr() of the kernel makes no socket that could be bound to the VRF.
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=pingpong.sh
@@ -47,6 +47,18 @@ print(socket.create_server((sys.argv[1], 7175)).accept()[0].makefile().read(), e
 plain "into the VRF" "$IN_VRF" "$IN_PEER" "$VETH_NEAR"
 plain "out of the VRF" "$IN_PEER" "$IN_VRF" "$VETH_FAR"
 plain "within the VRF" "$IN_VRF" "$IN_VRF" "$VETH_NEAR"
+# shellcheck disable=SC2016 # expanded by the inner shell
+refuse "TCP out of the VRF by a socket outside" "Network is unreachable" \
+	bash -c 'echo plain >"/dev/tcp/$0/7175"' "$VETH_FAR"
+refuse "a TCP socket outside, on an address of the VRF" "Cannot assign requested address" \
+	python3 -c 'import socket, sys; socket.create_server((sys.argv[1], 7175))' "$VETH_NEAR"
+
+# A TCP listener outside of the VRF on all addresses gets a connection from inside with tcp_l3mdev_accept=1 alone.
+# One that is bound to the interface or to the VRF gets it with both values. A listener of rdma_cm on all addresses
+# is one for each device, and bound to the interface of the device.
+run 60 "TCP listeners on all addresses" \
+	python3 -B "$(dirname "$0")/src/l3mdev.py" "$VETH_NEAR" rv0 vrf0 peer
+ok "TCP listeners on all addresses"
 
 # across LABEL SERVER-PREFIX CLIENT-PREFIX ADDRESS [LISTEN-ON [SOURCE]]
 across() {
@@ -61,7 +73,12 @@ across() {
 	ok "$label"
 }
 across "rping into the VRF" "" "$IN_PEER" "$VETH_NEAR"
-across "rping into the VRF, to a listener on all addresses" "" "$IN_PEER" "$VETH_NEAR" 0.0.0.0
+# As TCP's listener of the interface, whatever the setting.
+for accept in 1 0; do
+	sysctl -qw "net.ipv4.tcp_l3mdev_accept=$accept"
+	across "rping into the VRF, to a listener on all addresses (tcp_l3mdev_accept=$accept)" \
+		"" "$IN_PEER" "$VETH_NEAR" 0.0.0.0
+done
 across "rping out of the VRF" "$IN_PEER" "" "$VETH_FAR" "" "$VETH_NEAR"
 across "rping within the VRF" "" "" "$VETH_NEAR" "" "$VETH_NEAR"
 
@@ -87,4 +104,9 @@ if [ "$RSIW_TYPE" = rsiw ]; then
 	load_type siw
 	make_link s0 rv0 siw
 	from_inside siw
+	# siw's listener on all addresses is bound to the interface too. That on an address is not bound to the VRF.
+	across "rping into the VRF, to a listener of siw on all addresses" "" "$IN_PEER" "$VETH_NEAR" 0.0.0.0
+	# shellcheck disable=SC2016 # expanded by the inner shell
+	refuse "rping -s on an address of the VRF, siw" "Cannot assign requested address" \
+		bash -c 'rping -s -a "$0" -p 7174 || exit 1' "$VETH_NEAR"
 fi
