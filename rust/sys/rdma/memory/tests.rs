@@ -20,6 +20,7 @@ use super::{
     Segments,
     UserPages, //
 };
+use crate::sys::bindings;
 
 #[kunit_tests(rsiw_sys_ib_memory)]
 mod tests {
@@ -81,11 +82,13 @@ mod tests {
     #[test]
     fn pages_pinned_for_reading_are_not_written() -> Result {
         let page = Page::alloc_page(GFP_KERNEL | __GFP_ZERO)?;
+        // SAFETY: The page is allocated.
+        let address = unsafe { bindings::rsiw_page_address(page.as_ptr()) };
         for writable in [true, false] {
             // The value has no `ib_umem`: only `drop` uses it, and `ManuallyDrop` prevents that.
             let mut backing = ManuallyDrop::new(Backing::User(UserPages {
                 umem: NonNull::dangling(),
-                pages: KVVec::from_elem(page.as_ptr().cast(), 1, GFP_KERNEL)?,
+                pages: KVVec::from_elem(address, 1, GFP_KERNEL)?,
                 first: 100,
                 len: 8,
                 writable,
