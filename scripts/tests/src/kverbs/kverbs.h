@@ -169,6 +169,9 @@ int kv_held(const struct sockaddr *to);
 int kv_leave(const struct sockaddr *to);
 void kv_leave_end(void);
 
+/* Instead of the rest: a CPU deregisters regions while another one copies to them. */
+int kv_revoke(const struct sockaddr *to, unsigned int rounds);
+
 u32 kv_below(u32 n);
 void kv_random_bytes(void *to, size_t len);
 void kv_seed(u64 seed);

@@ -35,6 +35,9 @@ MODULE_PARM_DESC(factor, "of time limits below a second");
 static bool leave;
 module_param(leave, bool, 0444);
 MODULE_PARM_DESC(leave, "instead of the rest: a client that connects on a device that goes");
+static uint revoke;
+module_param(revoke, uint, 0444);
+MODULE_PARM_DESC(revoke, "instead of the rest: so many regions are deregistered during a copy");
 
 static u64 octets;
 static unsigned int operations;
@@ -381,6 +384,8 @@ static int __init kverbs_init(void)
 	*(struct sockaddr_in *)to = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = in_aton(addr) };
 	if (leave)
 		return kv_leave(to);
+	if (revoke)
+		return kv_revoke(to, revoke);
 	kv_seed(seed);
 	for (i = 0; i < 3 && !err; i++)
 		err = one_connection(i, to);
