@@ -449,7 +449,7 @@ impl Initiation {
 struct Report<'a> {
     /// The counted failure.
     failure: ConnFailure,
-    /// The error.
+    /// The result of the connect, from which the status of the event follows.
     error: Error,
     /// The peer's depths.
     said: Depths,
