@@ -18,11 +18,12 @@ use crate::sys::bindings;
 /// The largest number of buffers in a chain: a partly lent buffer, and 64 KiB in two further ones.
 const BLOCKS: usize = bindings::RSIW_MAX_PARTS as usize;
 
-/// The shortest rest of a buffer, in octets, for an FPDU of its own.
+/// The shortest rest of a buffer, in octets, for an FPDU of its own: the least MULPDU (128, RFC 5044
+/// section 4.5) with length field, CRC and a marker, in whole 32-bit words.
 ///
 /// Applies if no FPDU can continue in the next buffer. An FPDU that cannot be segmented is shorter:
 /// a Terminate has 80 octets (RFC 5040 section 4.8).
-pub(crate) const PIECE: usize = 136;
+pub(crate) const PIECE: usize = 140;
 
 /// The longest FPDU that is moved to continue in the next buffer, in octets. A longer one is cut:
 /// a further FPDU costs less time than a move of its octets.
