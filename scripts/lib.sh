@@ -48,6 +48,15 @@ tree_release() {
 	case $1 in /lib/modules/?*/build) basename "${1%/build}" ;; *) return 1 ;; esac
 }
 
+# use_libclang KDIR: bindgen takes the newest libclang of the machine. The kernel's bindings come from that of the LLVM
+# which the kernel's rustc has; LIBCLANG_PATH names it, where it is installed.
+use_libclang() {
+	major=$(sed -n 's/^CONFIG_RUSTC_LLVM_VERSION=\([0-9]*\)[0-9]\{4\}$/\1/p' "$1/.config")
+	if [ -z "${LIBCLANG_PATH:-}" ] && ls "/usr/lib/llvm-$major/lib"/libclang*.so* >/dev/null 2>&1; then
+		export LIBCLANG_PATH="/usr/lib/llvm-$major/lib"
+	fi
+}
+
 # need_tools PACKAGE:COMMAND...: installs the missing packages on a Debian host, or names them.
 need_tools() {
 	missing=
