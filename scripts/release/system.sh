@@ -11,7 +11,9 @@ inside() { in_root "$root" env DEBIAN_FRONTEND=noninteractive "$@"; }
 
 # Folders of modules that are not unpacked, and the modules of them that are: in emulation depmod takes long for all,
 # and udev for those of the processor (arch).
+# shellcheck disable=SC2034  # the callers use both
 LEFT_OUT="arch drivers sound net"
+# shellcheck disable=SC2034
 KEPT="drivers/block/virtio_blk drivers/virtio/ drivers/net/virtio_net drivers/net/net_failover drivers/net/dummy
 	drivers/char/hw_random/ drivers/infiniband/core/ net/core/ net/dns_resolver/ net/sunrpc/"
 

@@ -8,7 +8,7 @@ import os
 DIRECTORY = "/sys/kernel/debug/fail_page_alloc"
 SLAB = "/sys/kernel/debug/failslab"
 # Stream::new() of the driver, and what copies the private data of an event in iw_cm.
-STREAM_NEW, COPY_PRIVATE_DATA = "6Stream3new", "cm_event_handler"
+STREAM_NEW, COPY_PRIVATE_DATA = "6Stream8allocate", "cm_event_handler"
 
 
 def write(name, value, directory=DIRECTORY):
