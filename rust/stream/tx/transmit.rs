@@ -623,8 +623,11 @@ mod tests {
 
     /// Pushes the burst until TCP has taken at least an octet: the send buffer grows in steps that
     /// are smaller than the burst. [`Tx::push`] makes it small again.
+    ///
+    /// The steps go up to 16 MiB: on a long-RTT path, as a busy machine makes of loopback, the send
+    /// buffer is full with what `net.ipv4.tcp_wmem` permits, and not with [`SEND_BUFFER`].
     fn push_a_part(socket: &Socket, tx: &mut Tx, shared: &mut Shared) -> bool {
-        (0..64).any(|step| {
+        (0..1920).any(|step| {
             socket.set_sndbuf_cap(SEND_BUFFER + step * 8192);
             tx.blocked = false;
             let _ = tx.push(shared, &mut socket.sock().lock());
