@@ -86,8 +86,11 @@ run() {
 	[ "$1/$status" != rping/255 ] || ! events_too_late "$log" || return 0
 	show_log "$log"
 	[ "$status" -ne 124 ] || die "$label: not finished after $limit s: $*"
-	die "$label: status $status: $*"
+	die "$label: status $status, $(last_line "$log") ($*)"
 }
+
+# last_line LOG: of a failed program; a machine that tells only the summary tells it, too.
+last_line() { grep -v '^[[:space:]]*$' "$1" | tail -n 1 | tr -d '\r' | cut -c 1-300; }
 
 # events_too_late LOG: a client of rping did all rounds and closed its event channel, and its other thread read
 # from the channel again. rping then ends with 255. Any earlier failure is in the log.
