@@ -23,6 +23,12 @@ disk_of() {
 	quiet "$LOGS/disk.log" mke2fs -q -t ext4 -d "$1" "$2"
 }
 
+# programs_of DIRECTORY: guest-boot and what it sources.
+programs_of() {
+	install -m 755 "$SCRIPTS/release/guest-boot" "$1/guest-boot"
+	install -m 644 "$LAB/guest/traffic.sh" "$1/traffic.sh"
+}
+
 # run_at_boot: the system in root has the unit of guest-boot, and 10.77.0.2 on eth0.
 run_at_boot() {
 	cat >"$root/etc/systemd/system/check.service" <<-'END'

@@ -10,9 +10,6 @@
 # shellcheck source=perftest.sh
 . "$(dirname "$0")/perftest.sh"
 
-# The number of objects of a kind on the device.
-objects() { rdma resource show "$1" link r0 2>/dev/null | grep -c . || true; }
-no_qps() { [ "$(objects qp)" = 0 ]; }
 both_gone() { gone "$1" && gone "$2"; }
 # flows PORT: much more than the set-up has been acknowledged. An established TCP connection does not show
 # traffic: iw_cm reports no connection that ends before its MPA Request, and an rping server then waits

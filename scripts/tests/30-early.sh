@@ -8,8 +8,6 @@
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
-no_qps() { ! rdma resource show qp link r0 | shows .; }
-
 # through CASE PID: the process ends in less than ten seconds, the time limit of a peer's Reply. The
 # destruction of a connecting queue pair does not wait for the Reply.
 through() {

@@ -6,7 +6,6 @@
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
-no_qps() { ! rdma resource show qp link r0 | shows .; }
 all_qps() { rdma resource show qp link r0 | sed -n 's/.* lqpn \([0-9]*\) .*/\1/p'; }
 answer() { sed -n 's/.*kverbs_test: asked to connect, answer //p' "$(log_of kernel-log)"; }
 answered() { [ -n "$(answer)" ]; }

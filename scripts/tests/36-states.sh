@@ -9,8 +9,6 @@
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
 RSIW_PARAMS="rendezvous_timeout_ms=1500 $RSIW_PARAMS"
-objects() { rdma resource show "$1" link r0 2>/dev/null | grep -c . || true; }
-no_qps() { [ "$(objects qp)" = 0 ]; }
 sockets() { awk '$1 == "TCP:" { print $3 + $9 }' /proc/net/sockstat; }
 sockets_back() { [ "$(sockets)" -le "$1" ]; }
 

@@ -9,8 +9,6 @@
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
 SUITE=/usr/share/doc/rdma-core/tests
-objects() { rdma resource show "$1" link r0 2>/dev/null | grep -c . || true; }
-none() { [ "$(objects "$1")" = 0 ]; }
 
 ls "$SUITE"/__init__.py* >/dev/null || die "rdma-core's tests are not in $SUITE"
 # Documentation is compressed where it is large.
@@ -35,5 +33,5 @@ crashes=$(dmesg | sed -n '/rsiw-test: the suite begins/,$p' |
 	grep -E 'potentially unexpected fatal signal|segfault|general protection|trap ' || true)
 [ -z "$crashes" ] || die "a program of the suite crashed: $crashes"
 for kind in qp cm_id mr srq; do
-	wait_for 20 "no $kind is left" none "$kind"
+	wait_for 20 "no $kind is left" none_left "$kind"
 done

@@ -72,7 +72,6 @@ disks() {
 	done
 }
 has_disks() { [ "$(disks | wc -l)" = "$1" ] && for d in $(disks); do [ -b "/dev/$d" ] || return 1; done; }
-no_qps() { [ -z "$(rdma resource show qp link r0)" ]; }
 
 # fio_on NAME DISK OFFSET OPTION...: writes to one half of the disk, in the background; the process is in SPAWNED.
 fio_on() {

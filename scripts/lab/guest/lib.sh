@@ -294,6 +294,13 @@ make_link() {
 	wait_for 10 "the device node of $1" test -e "$(uverbs_path "$1")"
 }
 
+# none_left KIND: r0 has no object of this kind, as "rdma resource show" names them.
+none_left() {
+	local objects
+	objects=$(rdma resource show "$1" link r0) && [ -z "$objects" ]
+}
+no_qps() { none_left qp; }
+
 # The usual bed: one dummy interface with both address families and a device on it.
 # Traffic to an own address goes through lo, whose MTU is what TCP sees.
 # shellcheck disable=SC2034 # for the callers

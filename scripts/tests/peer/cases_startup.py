@@ -49,6 +49,16 @@ def default_reply(victim):
     assert (reply.word["ird"], reply.word["ord"]) == (16, 7), f"IRD and ORD: {reply.word}"
 
 
+def accepted(victim, stream):
+    """The Request that `stream` carries is accepted, and a message arrives."""
+    victim.expect_event("CONNECT_REQUEST")
+    Made(victim.ask(f"accept 16 16 4 {RECV_SIZE} -"))
+    assert not stream.recv_startup().r, "rejected"
+    stream.send(rdmap.send(1, b"rides"))
+    victim.expect_event("ESTABLISHED")
+    victim.expect_recv(0, 5)
+
+
 @case("MPA-83")
 def request_on_the_ack_of_the_handshake(victim):
     stream = tcp(rides=True)
@@ -56,12 +66,7 @@ def request_on_the_ack_of_the_handshake(victim):
     # tcpi_segs_out: SYN, and the ACK with the Request.
     info = stream.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 140)
     assert struct.unpack_from("=I", info, 136) == (2,), "the Request has a segment of its own"
-    victim.expect_event("CONNECT_REQUEST")
-    Made(victim.ask(f"accept 16 16 4 {RECV_SIZE} -"))
-    assert not stream.recv_startup().r, "rejected"
-    stream.send(rdmap.send(1, b"rides"))
-    victim.expect_event("ESTABLISHED")
-    victim.expect_recv(0, 5)
+    accepted(victim, stream)
 
 
 @case("MPA-83")
@@ -74,12 +79,7 @@ def request_in_the_syn(victim):
     sent = sock.sendto(request(), socket.MSG_FASTOPEN, (ADDRESS, PORT))
     assert sent == len(request()), f"{sent} octets sent"
     stream = mpa.Stream(sock)
-    victim.expect_event("CONNECT_REQUEST")
-    Made(victim.ask(f"accept 16 16 4 {RECV_SIZE} -"))
-    assert not stream.recv_startup().r, "rejected"
-    stream.send(rdmap.send(1, b"rides"))
-    victim.expect_event("ESTABLISHED")
-    victim.expect_recv(0, 5)
+    accepted(victim, stream)
     # TCPI_OPT_SYN_DATA: the SYN's data were acknowledged.
     options = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[5]
     assert options & 32, f"the SYN carried no data: options {options:#x}"
