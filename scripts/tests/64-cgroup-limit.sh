@@ -5,6 +5,7 @@
 # The memory cgroup that pays for the sockets of two ends has reached its limit in the middle of a stream
 # (memory.max). The stream goes on, each octet is right (src/integrity.c), and the stream ends without an error.
 # Programs of other control groups are not affected. The control group is empty when the stream has ended.
+# A control group pays for the memory of streams, too (src/streams_charged.py).
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 # shellcheck source=cgroup.sh
@@ -57,3 +58,7 @@ kill -TERM "$LOAD"
 finish "$LOAD" 30 load
 wait_for 20 "no memory of sockets is charged" no_socket_memory
 ok "$(tail -n 1 "$(log_of load)")"
+
+# shellcheck disable=SC2016 # expanded by the inner shell
+run 60 streams sh -c 'echo $$ >"$1/cgroup.procs" && exec python3 -B "$2" r0 "$1"' sh "$GROUP" "$(dirname "$0")/src/streams_charged.py"
+ok "$(cat "$(log_of streams)")"
