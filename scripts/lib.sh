@@ -52,7 +52,7 @@ tree_release() {
 # which the kernel's rustc has; LIBCLANG_PATH names it, where it is installed.
 use_libclang() {
 	major=$(sed -n 's/^CONFIG_RUSTC_LLVM_VERSION=\([0-9]*\)[0-9]\{4\}$/\1/p' "$1/.config")
-	if [ -z "${LIBCLANG_PATH:-}" ] && ls "/usr/lib/llvm-$major/lib"/libclang*.so* >/dev/null 2>&1; then
+	if [ -z "${LIBCLANG_PATH:-}" ] && ls "/usr/lib/llvm-$major/lib"/libclang[.-][0-9s]* >/dev/null 2>&1; then
 		export LIBCLANG_PATH="/usr/lib/llvm-$major/lib"
 	fi
 }

@@ -131,7 +131,7 @@ interface_goes() {
 	spawn holder2 sh -c "exec '$RSIW_TESTBIN/hold' g0 10.96.0.1 <>'$WORK/hold'"
 	holder=$SPAWNED
 	wait_for 10 "the holder is ready" grep -q ready "$(log_of holder2)"
-	timeout 20 ip link del gone0 || die "ip link del hangs"
+	within 20 ip link del gone0 || die "ip link del hangs"
 	wait_for 15 "the device went with its interface" not has_link g0
 	stop "$holder"
 	ok "interface removed while its device is held"
@@ -140,7 +140,7 @@ interface_goes() {
 namespace_goes() {
 	veth_bed
 	make_peer_link n0 "$RSIW_TYPE"
-	timeout 20 ip netns del peer
+	within 20 ip netns del peer
 	NETNS=()
 	wait_for 20 "the device went with its namespace" not has_link n0
 	ok "namespace removed"

@@ -31,7 +31,7 @@ polling() {
 	spawn server rstream -b "$address" -p 7177 "$@"
 	server=$SPAWNED
 	wait_listening 7177
-	timeout -k 5 $((40 * FACTOR)) rstream -s "$address" -p 7177 "$@" >"$log" 2>&1 </dev/null || status=$?
+	within 40 rstream -s "$address" -p 7177 "$@" >"$log" 2>&1 </dev/null || status=$?
 	if [[ $status != @(0|16) ]] || grep -E 'fail|rrecv|rsend' "$log"; then
 		show_log "$log"
 		die "$label: status $status"

@@ -25,7 +25,7 @@ under_a_writer() {
 }
 
 device_goes() {
-	timeout 20 rdma link del r0 || die "rdma link del under an NFS mount: status $?"
+	within 20 rdma link del r0 || die "rdma link del under an NFS mount: status $?"
 	! has_link r0 || die "the device is still there"
 	make_link r0 rd0
 }

@@ -38,7 +38,7 @@ target_up() {
 target_down() {
 	# Modules in which a process hangs stay loaded.
 	[ -z "${STUCK:-}" ] || return 0
-	timeout 20 nvme disconnect -n "$NQN"
+	within 20 nvme disconnect -n "$NQN"
 	rm -f "$PORT/subsystems/$NQN"
 	echo 0 >"$SUBSYSTEM/namespaces/1/enable"
 	rmdir "$PORT" "$SUBSYSTEM/namespaces/1" "$SUBSYSTEM"

@@ -105,9 +105,8 @@ refused_connections() {
 	local sockets_before i
 	sockets_before=$(sockets)
 	for i in $(seq "$(rounds 20)"); do
-		if timeout 10 rping -c -a "$RDMA_V4" -p 7999 -C 1 >"$WORK/refused.log" 2>&1; then
-			die "connected to nobody ($i)"
-		fi
+		refuse "a connection to nobody ($i)" 'RDMA_CM_EVENT_[A-Z_]*, error -111' \
+			rping -c -a "$RDMA_V4" -p 7999 -C 1
 	done
 	wait_for 20 "as few TCP sockets as before" sockets_back "$sockets_before"
 	ok "$(rounds 20) refused connections"
@@ -140,7 +139,7 @@ device_taken_away() {
 	probe_freeing
 	for load in traffic bulk; do
 		$load
-		timeout 10 rdma link del r0 || die "rdma link del under load does not finish (or fails: $?)"
+		within 10 rdma link del r0 || die "rdma link del under load does not finish (or fails: $?)"
 		not has_link r0 || die "the device is still there"
 		make_link r0 rd0
 		still_works
@@ -153,7 +152,7 @@ device_taken_away() {
 
 module_taken_away() {
 	traffic
-	if timeout 20 rmmod "$RSIW_TYPE" 2>"$WORK/rmmod.log"; then
+	if within 20 rmmod "$RSIW_TYPE" 2>"$WORK/rmmod.log"; then
 		say "the module went although processes held its device"
 	else
 		grep -qi 'in use' "$WORK/rmmod.log" || die "rmmod: $(cat "$WORK/rmmod.log")"

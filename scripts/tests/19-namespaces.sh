@@ -23,7 +23,7 @@ bed() {
 
 # Removes the name of the namespace. The namespace ends with its last user.
 remove_name() {
-	timeout 20 ip netns del peer || die "ip netns del: status $?"
+	within 20 ip netns del peer || die "ip netns del: status $?"
 	NETNS=()
 }
 
@@ -201,7 +201,7 @@ interface_moves() {
 	spawn holder sh -c "exec '$RSIW_TESTBIN/hold' m0 10.96.0.1 <>'$WORK/steps'"
 	holder=$SPAWNED
 	wait_for 20 "the holder is ready" grep -q ready "$(log_of holder)"
-	timeout 20 ip link set mv0 netns peer || die "moving the interface: status $?"
+	within 20 ip link set mv0 netns peer || die "moving the interface: status $?"
 	wait_for 20 "the device went as its interface left" not has_link m0
 	$IN_PEER rdma link add m0 type "$RSIW_TYPE" netdev mv0
 	stop "$holder"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# time limit: 320
+# time limit: 500
 # runs on: 7.2 7.3
 # Random operations of random lengths at random offsets, from both ends at once; every octet and the
 # guard zones are compared. User space (src/integrity.c) runs at three MTUs and over IPv6. A kernel module

@@ -32,7 +32,12 @@ pass() {
 PARAMS="mpa_request_timeout_ms=2000 mpa_reply_timeout_ms=3000 rnr_timeout_ms=2000"
 RSIW_PARAMS=$PARAMS
 # Fast Open at both ends, for all listeners, without a cookie (Documentation/networking/ip-sysctl.rst).
-echo 0x607 >/proc/sys/net/ipv4/tcp_fastopen
+FAST_OPEN=/proc/sys/net/ipv4/tcp_fastopen
+kept=$(cat "$FAST_OPEN")
+restore_fast_open() { echo "$kept" >"$FAST_OPEN"; }
+# shellcheck disable=SC2034  # run by cleanup
+DONE_HOOK=restore_fast_open
+echo 0x607 >"$FAST_OPEN"
 single_bed
 pass "defaults" -- "$@"
 

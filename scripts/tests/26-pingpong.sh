@@ -64,7 +64,7 @@ wait_listening 18691
 spawn endless-client ibv_rc_pingpong -d r0 -p 18691 -g 1 -e -n 100000000 127.0.0.1
 client=$SPAWNED
 wait_for 20 "data flows" talking
-timeout 10 rdma link del r0 || die "rdma link del in the middle does not finish (or fails: $?)"
+within 10 rdma link del r0 || die "rdma link del in the middle does not finish (or fails: $?)"
 stop "$client"
 stop "$server"
 make_link r0 rd0

@@ -49,7 +49,7 @@ there "ibv_rc_pingpong link-local" ibv_rc_pingpong -g 0 -n "$(rounds 200)" -c
 spawn alone ibv_rc_pingpong -d r0 -p 18690
 wait_listening 18690
 # shellcheck disable=SC2086 # a list of words
-if timeout 20 $IN_PEER ibv_rc_pingpong -d r1 -p 18690 "$VETH_NEAR" >"$WORK/far.log" 2>&1; then
+if within 20 $IN_PEER ibv_rc_pingpong -d r1 -p 18690 "$VETH_NEAR" >"$WORK/far.log" 2>&1; then
 	die "a peer in another namespace was found without an address"
 fi
 grep -q "Failed to modify QP to RTR" "$WORK/alone.log" || die "the server does not say why: $(cat "$WORK/alone.log")"

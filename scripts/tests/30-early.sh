@@ -8,8 +8,10 @@
 # shellcheck source=../lab/guest/lib.sh
 . "$(dirname "$0")/../lab/guest/lib.sh"
 
-# through CASE PID: the process ends in less than ten seconds, the time limit of a peer's Reply. The
-# destruction of a connecting queue pair does not wait for the Reply.
+# The destruction of a connecting queue pair does not wait for a peer's Reply: this time limit is beyond every other one.
+RSIW_PARAMS="mpa_reply_timeout_ms=3600000 $RSIW_PARAMS"
+
+# through CASE PID: the process ends.
 through() {
 	(wait_for 8 "$1: the process is through with its queue pair" gone "$2") && return
 	show_log "$(log_of "early-$1")"

@@ -42,7 +42,7 @@ flood() {
 # kill_listener PORT
 kill_listener() {
 	local log=$WORK/killed.log
-	timeout 20 ss -KHltn "sport = :$1" >"$log" 2>&1 || die "ss -K: status $?: $(cat "$log")"
+	within 20 ss -KHltn "sport = :$1" >"$log" 2>&1 || die "ss -K: status $?: $(cat "$log")"
 	wait_for 10 "ss -K ends the listener on port $1 (it says '$(cat "$log")')" not listening "$1"
 }
 

@@ -50,7 +50,7 @@ charged() {
 	wait_listening "$PORT"
 	late_listener 18600-18999
 	spawn client "${before_client[@]}" "$tool" "$@" -d r0 -F -p "$PORT" -s 65536 -D 300 "$RDMA_V4"
-	end=$(($(date +%s) + 20 * FACTOR))
+	end=$(($(date +%s) + 20 * FACTOR * PATIENCE))
 	until half_charged; do
 		if gone "$SPAWNED" || gone "$server" || [ "$(date +%s)" -ge "$end" ]; then
 			show_log "$WORK/client.log"

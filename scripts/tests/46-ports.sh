@@ -25,7 +25,7 @@ family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
 s = socket.create_server((sys.argv[1], int(sys.argv[2])), family=family)
 signal.pause()' "$1" "$2"
 	wait_listening "$2"
-	if timeout 20 rping -s -a "$1" -p "$2" >"$WORK/beside.log" 2>&1; then
+	if within 20 rping -s -a "$1" -p "$2" >"$WORK/beside.log" 2>&1; then
 		die "rping listens beside a TCP listener, $1"
 	fi
 	grep -qE "Address already in use|error $EADDRINUSE" "$WORK/beside.log" ||

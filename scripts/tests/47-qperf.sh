@@ -16,15 +16,19 @@ trace_begin
 for event in connect accept reject terminate stream_end; do
 	echo 1 >"$TRACING/events/rsiw/rsiw_$event/enable"
 done
-# Each test takes a second. At its end qperf has work requests for two more seconds posted.
+# Each test takes a second. At its end qperf has work requests for two more seconds posted, which are flushed. The
+# connection may come a second late (late_listener), or more on a busy machine: the least of three counts.
 for test in rc_lat rc_bw rc_bi_bw rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_poll_lat; do
 	for size in 64 64k 1m; do
 		case $test:$size in *lat:1m | *bw:64) continue ;; esac
-		begun=$(date +%s%N)
-		run 20 "$test $size" qperf "$RDMA_V4" -t 1 -cm1 -m "$size" "$test"
-		took=$((($(date +%s%N) - begun) / 1000000))
-		grep -E 'bw|latency' "$(log_of "$(label_of "$test $size")")" || die "$test $size: no result"
-		[ "$took" -le $((5000 * FACTOR)) ] || die "$test $size: a second of measurement took $took ms"
+		for try in 1 2 3; do
+			begun=$(date +%s%N)
+			run 20 "$test $size" qperf "$RDMA_V4" -t 1 -cm1 -m "$size" "$test"
+			took=$((($(date +%s%N) - begun) / 1000000))
+			grep -E 'bw|latency' "$(log_of "$(label_of "$test $size")")" || die "$test $size: no result"
+			[ "$took" -gt $((2500 * FACTOR)) ] || break
+			[ "$try" != 3 ] || die "$test $size: a second of measurement took $took ms"
+		done
 		ok "$test $size: $took ms"
 	done
 done

@@ -85,7 +85,7 @@ across "rping within the VRF" "" "" "$VETH_NEAR" "" "$VETH_NEAR"
 # from_inside DRIVER: rping of a process in the VRF, with a source address and without.
 from_inside() {
 	# shellcheck disable=SC2086 # a list of words
-	if timeout 20 $IN_VRF rping -c -a "$VETH_FAR" -p 7174 -C 3 >"$WORK/inside.log" 2>&1; then
+	if within 20 $IN_VRF rping -c -a "$VETH_FAR" -p 7174 -C 3 >"$WORK/inside.log" 2>&1; then
 		die "rping in the VRF without a source, $1: connects"
 	fi
 	shows "rdma_resolve_addr: Network is unreachable" <"$WORK/inside.log" ||

@@ -17,7 +17,7 @@ vanishing() {
 		spawn add timeout 20 rdma link add g1 type "$RSIW_TYPE" netdev gone1
 		# Two of five times both programs start at once.
 		[ $((i % 5)) -lt 2 ] || sleep "0.0$((i % 5))"
-		timeout 20 ip link del gone1 || die "ip link del hangs while a device is made on the interface"
+		within 20 ip link del gone1 || die "ip link del hangs while a device is made on the interface"
 		wait_for 20 "rdma link add ends" gone "$SPAWNED"
 		if wait "$SPAWNED"; then
 			added=$((added + 1))

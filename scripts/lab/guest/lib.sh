@@ -76,6 +76,9 @@ all_rounds() { [ "${RSIW_SHARE:-1}" = 1 ]; }
 # not COMMAND...: for wait_for.
 not() { ! "$@"; }
 
+# within SECONDS COMMAND...: ends a command that hangs, with status 124.
+within() { timeout -k 5 $(($1 * FACTOR * PATIENCE)) "${@:2}"; }
+
 # run SECONDS LABEL COMMAND...: must succeed in time; its output is shown only if it does not.
 run() {
 	local limit=$(($1 * FACTOR * PATIENCE)) label=$2 status=0 log
@@ -103,7 +106,7 @@ events_too_late() {
 refuse() {
 	local label=$1 pattern=$2 out status=0
 	shift 2
-	out=$(timeout -k 5 20 "$@" 2>&1 </dev/null) || status=$?
+	out=$(within 20 "$@" 2>&1 </dev/null) || status=$?
 	[ "$status" -ne 0 ] || die "$label: was accepted: $*"
 	[ "$status" -lt 124 ] || die "$label: hangs or crashed (status $status): $*"
 	printf '%s\n' "$out" | shows -iE -e "$pattern" || die "$label: the answer '$out' does not say '$pattern'"

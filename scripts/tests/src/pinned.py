@@ -17,8 +17,8 @@ import pyverbs.enums as e
 LENGTH, PIECE = 1 << 30, 4 << 20
 # A pointer for each page.
 TABLE = LENGTH // mmap.PAGESIZE * 8
-# The processor holds up to so much that the cgroup has paid for ahead of an allocation (MEMCG_CHARGE_BATCH of
-# include/linux/memcontrol.h), and takes it for the next allocation.
+# The cgroup pays for up to so much ahead (MEMCG_CHARGE_BATCH of include/linux/memcontrol.h). The processor takes its
+# next allocations from that.
 AHEAD = 64 * mmap.PAGESIZE
 MAP_FIXED = 0x10
 
