@@ -153,6 +153,7 @@ u32 rsiw_skb_chunk(const struct sk_buff *skb, struct rsiw_skb_cursor *cursor, u3
 #if IS_BUILTIN(CONFIG_KUNIT)
 /* For the suites */
 int rsiw_test_loopback_up(void);
+long rsiw_test_set_tcp_mem(const struct sock *sk, long pages);
 struct sk_buff *rsiw_test_skb(u32 linear, u32 frags, u32 frag_len, u32 parts);
 void rsiw_test_free_skb(struct sk_buff *skb);
 void rsiw_test_feed_cpus(void);

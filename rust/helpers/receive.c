@@ -151,6 +151,15 @@ int rsiw_test_loopback_up(void)
 	return err;
 }
 
+/* Sets the first number of net.ipv4.tcp_mem, in pages; returns the one before. */
+long rsiw_test_set_tcp_mem(const struct sock *sk, long pages)
+{
+	long before = sk->sk_prot->sysctl_mem[0];
+
+	WRITE_ONCE(sk->sk_prot->sysctl_mem[0], pages);
+	return before;
+}
+
 /* An skb with a linear part and fragments; its octets count up from *octet. */
 static struct sk_buff *rsiw_test_part(u32 linear, u32 frags, u32 frag_len, u8 *octet)
 {

@@ -445,6 +445,8 @@ impl Batch<'_> {
             self.ctx.shared.excess.no_fragment();
         }
         locked.uncharge(self.ctx.shared.excess.take_surplus());
+        // A charge that was refused.
+        self.ctx.shared.excess.charge_missing(locked);
         self.have_memory_looked_at();
         if idle && !dropped {
             // A receiver on this host may leave octets unread for long.

@@ -6,7 +6,8 @@
 //! buffer, but it pins the whole block that contains them until they are acknowledged. TCP does
 //! not account the reassembly buffer at all. Up to [`FREE`] octets of both are not charged.
 //! Further octets are charged to the socket, and so to `net.ipv4.tcp_mem` and the memory cgroup.
-//! If the charge is refused, TCP gets a copy, or received octets stay in its queue.
+//! If the charge is refused, a burst ends with its first block. TCP gets a copy in place of a
+//! reference, or a reference in place of a copy. Received octets stay in TCP's queue.
 //!
 //! Bursts fill blocks in order and without gaps ([`crate::sys::mm::blocks`]), so acknowledgments
 //! free the blocks in order. Two terms bound the pinned memory beyond the octets themselves:
@@ -15,9 +16,9 @@
 //! - the block in use, the rest of which is not filled yet.
 //!
 //! Both together are at most [`FREE`] octets where a page has up to 32 KiB. A burst that TCP has
-//! not accepted as a whole is in no account of TCP. All its blocks count until then. Another term is
-//! small: unused octets at the end of a block. An FPDU longer than a block cannot continue in the
-//! next one.
+//! not accepted as a whole is in no account of TCP. All its blocks count until then. Another term
+//! is small: unused octets at the end of a block. An FPDU longer than a block cannot continue in
+//! the next one.
 //!
 //! TCP copies short bursts into the socket's page fragments of [`FRAGMENT`] octets, also in
 //! order. Unacknowledged octets pin the rest of the oldest and of the newest fragment. They count
@@ -25,7 +26,10 @@
 
 use kernel::page::PAGE_SIZE;
 
-use crate::sys::mm::pages::BLOCK;
+use crate::sys::{
+    mm::pages::BLOCK,
+    net::socket::Locked, //
+};
 
 /// The octets that a stream may hold without a charge.
 const FREE: u32 = 64 << 10;
@@ -106,9 +110,13 @@ impl Excess {
         self.missing(self.bound(self.in_use).saturating_add(more))
     }
 
-    /// The octets to charge in addition for all that is counted; mostly 0.
-    pub(super) fn missing_now(&self) -> u32 {
-        self.missing(self.bound(self.in_use))
+    /// Charges what is missing for all that is counted, if the socket's charge is not refused.
+    #[cold]
+    pub(super) fn charge_missing(&mut self, locked: &mut Locked) {
+        let missing = self.missing(self.bound(self.in_use));
+        if missing != 0 && locked.charge(missing) {
+            self.charged(missing);
+        }
     }
 
     /// Notes a further charge of `octets` octets to the socket.
@@ -374,7 +382,7 @@ mod tests {
         excess.set_in_use(3);
         excess.acknowledged(BLOCK.into(), 0);
         assert_eq!(excess.take_surplus(), BLOCK);
-        assert_eq!(excess.missing_now(), 0);
+        assert_eq!(excess.missing_to_lend(3), 0);
         excess.set_in_use(1);
         assert_eq!(excess.take_surplus(), 3 * BLOCK - KIB64.max(BLOCK));
     }

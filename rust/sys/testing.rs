@@ -59,6 +59,17 @@ pub(crate) fn loopback_up() -> Result {
     to_result(unsafe { bindings::rsiw_test_loopback_up() })
 }
 
+/// Calls `f` while TCP's memory is short for all sockets: [`Locked::memory_is_plenty`] is `false`.
+pub(crate) fn with_short_tcp_memory<T>(socket: &Socket, f: impl FnOnce() -> T) -> T {
+    let sock = socket.sock();
+    // SAFETY: The socket is alive. The value is one that the administrator may set at any time.
+    let before = unsafe { bindings::rsiw_test_set_tcp_mem(sock.lock().as_ptr(), 0) };
+    let value = f();
+    // SAFETY: As above.
+    unsafe { bindings::rsiw_test_set_tcp_mem(sock.lock().as_ptr(), before) };
+    value
+}
+
 /// Two sockets that are connected with each other over loopback.
 pub(crate) fn connected() -> Result<(Socket, Socket)> {
     loopback_up()?;

@@ -17,7 +17,7 @@ const MIN_FPDU: u32 = 140;
 /// copied headers. RFC 5040 section 4.8 gives it a ULPDU of 70 octets, framed 80 with a marker.
 const MIN_FILL: u32 = MIN_FPDU;
 
-/// The shortest segment.
+/// The shortest segment, with or without markers.
 pub(in crate::stream) const MIN_SEGMENT: u32 = MIN_FPDU;
 
 /// The longest FPDU ever sent: MULPDU 64768 (RFC 5044 section 3), framed and padded.

@@ -321,8 +321,8 @@ impl Tx {
 
     /// Counts all blocks of a burst that TCP has not accepted as a whole, until it has.
     ///
-    /// A refused charge is tried again with the next attempt. [`Self::build`] has charged all blocks
-    /// but the first one, so little is missing.
+    /// A refused charge is tried again with the next attempt, and when memory is looked at.
+    /// Little is missing, as [`Self::build`] has charged most blocks beyond the first one.
     #[cold]
     fn note_pending(&self, shared: &mut Shared, locked: &mut Locked) {
         let Shared {
@@ -332,16 +332,15 @@ impl Tx {
         } = shared;
         excess.set_in_use(self.blocks.count(usize::MAX));
         excess.acknowledged(*sent_octets, locked.outstanding());
-        let missing = excess.missing_now();
-        if missing != 0 && locked.charge(missing) {
-            excess.charged(missing);
-        }
+        excess.charge_missing(locked);
     }
 
     /// Encodes the next burst.
     ///
     /// TCP may refuse the burst, and accounts none of its blocks then. The first block is free of
-    /// charge. A burst ends with that block if the charge for a further one is refused.
+    /// charge. A burst ends with that block if the charge for a further one is refused. It goes on
+    /// where the rest of that block is too short for an FPDU, or blocks are shorter than
+    /// [`BLOCK`], since memory is fragmented.
     fn build(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -429,8 +428,7 @@ impl Tx {
         self.burst = Some(Burst {
             end: end as u32,
             at: begin as u32,
-            copy: (is_short && may_copy(ctx.shared, locked))
-                || !may_lend(ctx.shared, locked, blocks),
+            copy: copies(ctx.shared, locked, is_short, blocks),
         });
         // The completions of this burst make room for further work requests.
         Built::Burst {
@@ -528,10 +526,25 @@ fn grant(shared: &mut Shared, locked: &mut Locked, end: usize) -> usize {
     }
 }
 
+/// Whether TCP copies a burst in `blocks` blocks, instead of referencing it: a short one if that is
+/// granted, and any if a reference is not. The fragments of a copy are charged if possible, also
+/// where TCP's memory is too short for a reference.
+#[inline]
+fn copies(shared: &mut Shared, locked: &mut Locked, is_short: bool, blocks: u32) -> bool {
+    if is_short && may_copy(shared, locked) {
+        return true;
+    }
+    if may_lend(shared, locked, blocks) {
+        return false;
+    }
+    if !is_short {
+        may_copy(shared, locked);
+    }
+    true
+}
+
 /// Whether TCP may copy a burst into the socket's page fragments. They are charged as far as they
 /// and the lent blocks exceed what is free of charge; `false` if the charge is refused.
-///
-/// TCP references the burst then. Its block counts already.
 #[inline]
 fn may_copy(shared: &mut Shared, locked: &mut Locked) -> bool {
     let Shared {
@@ -561,7 +574,8 @@ mod tests {
             net::socket::Socket,
             testing::{
                 connected,
-                eventually, //
+                eventually,
+                with_short_tcp_memory, //
             }, //
         },
         verbs::limits::MAX_RD_ATOM, //
@@ -624,8 +638,8 @@ mod tests {
     /// Pushes the burst until TCP has taken at least an octet: the send buffer grows in steps that
     /// are smaller than the burst. [`Tx::push`] makes it small again.
     ///
-    /// The steps go up to 16 MiB: on a long-RTT path, as a busy machine makes of loopback, the send
-    /// buffer is full with what `net.ipv4.tcp_wmem` permits, and not with [`SEND_BUFFER`].
+    /// The steps go up to 16 MiB. A busy machine makes a long-RTT path of loopback. The send buffer
+    /// then contains what `net.ipv4.tcp_wmem` permits, which is more than [`SEND_BUFFER`].
     fn push_a_part(socket: &Socket, tx: &mut Tx, shared: &mut Shared) -> bool {
         (0..1920).any(|step| {
             socket.set_sndbuf_cap(SEND_BUFFER + step * 8192);
@@ -633,6 +647,23 @@ mod tests {
             let _ = tx.push(shared, &mut socket.sock().lock());
             shared.sent_octets != 0
         })
+    }
+
+    /// A burst that TCP copies since its memory is too short for a reference. All free octets
+    /// belong to the reassembly buffer.
+    #[test]
+    fn a_copy_in_place_of_a_reference_is_charged() -> Result {
+        let (a, _b) = connected()?;
+        let mut shared = Shared::new(false, 16)?;
+        assert!(shared.excess.reassemble(FREE));
+        let copy =
+            with_short_tcp_memory(&a, || copies(&mut shared, &mut a.sock().lock(), false, 1));
+        assert!(copy);
+        shared.excess.copied();
+        // Two fragments of TCP, of 32 KiB each.
+        assert!(shared.excess.charge() >= 65_536);
+        a.sock().lock().uncharge(shared.excess.end());
+        Ok(())
     }
 
     #[test]

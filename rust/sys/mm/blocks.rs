@@ -18,8 +18,9 @@ use crate::sys::bindings;
 /// The largest number of buffers in a chain: a partly lent buffer, and 64 KiB in two further ones.
 const BLOCKS: usize = bindings::RSIW_MAX_PARTS as usize;
 
-/// The shortest rest of a buffer, in octets, for an FPDU of its own: the least MULPDU (128, RFC 5044
-/// section 4.5) with length field, CRC and a marker, in whole 32-bit words.
+/// The shortest rest of a buffer, in octets, for an FPDU of its own. It has the least MULPDU (128,
+/// RFC 5044 section 4.5), length field, CRC and a marker, in whole 32-bit words. A burst whose
+/// charge is refused ends with a shorter rest.
 ///
 /// Applies if no FPDU can continue in the next buffer. An FPDU that cannot be segmented is shorter:
 /// a Terminate has 80 octets (RFC 5040 section 4.8).
@@ -398,7 +399,7 @@ mod tests {
             (MOST_MOVED, 1000, MOST_MOVED),
             (MOST_MOVED + 4, 1000, 1000),
             (8948, PIECE, PIECE),
-            // Not even a Terminate would fit into the rest.
+            // The rest is too short for a part of a message.
             (8948, PIECE - 4, 8948),
         ] {
             let Some(mut chain) = chain() else {

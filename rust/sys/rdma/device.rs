@@ -242,9 +242,9 @@ impl<D: CmOps> Allocated<D> {
         let _netns = self.netns.take();
         let device = self.device.as_ptr();
         core::mem::forget(self);
-        // SAFETY: The name is no format. The device is alive and not registered. Other contexts may have references, but
-        // do not use these fields yet, and no reference to the whole structure is formed. On
-        // failure the device is deallocated as `ib_register_device()` demands.
+        // SAFETY: The name is no format. The device is alive and not registered. Other contexts may
+        // have references, but do not use these fields yet, and no reference to the whole structure
+        // is formed. On failure the device is deallocated as `ib_register_device()` demands.
         unsafe {
             DeviceObject::<D>::fill(device, inner, None, [None, None]);
             (*device).node_type = bindings::RDMA_NODE_RNIC as u8;

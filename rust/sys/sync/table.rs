@@ -19,8 +19,7 @@ use kernel::{
     prelude::*,
     sync::{
         rcu,
-        Arc,
-        //
+        Arc, //
     },
     types::Opaque, //
 };
