@@ -14,7 +14,7 @@ vanishing() {
 	before=$(links_now)
 	for i in $(seq "$rounds"); do
 		ip link add gone1 type dummy
-		spawn add timeout 20 rdma link add g1 type "$RSIW_TYPE" netdev gone1
+		spawn add timeout $((20 * FACTOR * PATIENCE)) rdma link add g1 type "$RSIW_TYPE" netdev gone1
 		# Two of five times both programs start at once.
 		[ $((i % 5)) -lt 2 ] || sleep "0.0$((i % 5))"
 		within 20 ip link del gone1 || die "ip link del hangs while a device is made on the interface"
@@ -40,7 +40,7 @@ changing() {
 	[ "$RSIW_TYPE" = rsiw ] || return 0
 	for i in $(seq "$(rounds 20)"); do
 		make_dummy "chg$i"
-		spawn add timeout 20 rdma link add c1 type rsiw netdev "chg$i"
+		spawn add timeout $((20 * FACTOR * PATIENCE)) rdma link add c1 type rsiw netdev "chg$i"
 		sleep "0.0$((i % 4))"
 		ip addr add 10.91.0.1/24 dev "chg$i"
 		ip link set "chg$i" address 02:00:5e:00:53:02
@@ -60,9 +60,9 @@ at_once() {
 	make_dummy once0
 	ip link add link once0 name once0.5 type vlan id 5
 	for i in $(seq "$(rounds 20)"); do
-		spawn one timeout 20 rdma link add o1 type rsiw netdev once0
+		spawn one timeout $((20 * FACTOR * PATIENCE)) rdma link add o1 type rsiw netdev once0
 		one=$SPAWNED
-		spawn two timeout 20 rdma link add o2 type rsiw netdev once0
+		spawn two timeout $((20 * FACTOR * PATIENCE)) rdma link add o2 type rsiw netdev once0
 		two=$SPAWNED
 		made=0
 		! wait "$one" || made=$((made + 1))
@@ -71,7 +71,7 @@ at_once() {
 		grep -qi 'file exists' "$(log_of one)" "$(log_of two)" || die "the other was not told: $(cat "$(log_of one)" "$(log_of two)")"
 		! has_link o1 || rdma link del o1
 		! has_link o2 || rdma link del o2
-		spawn one timeout 20 rdma link add o1 type rsiw netdev once0
+		spawn one timeout $((20 * FACTOR * PATIENCE)) rdma link add o1 type rsiw netdev once0
 		one=$SPAWNED
 		rdma link add o2 type rsiw netdev once0.5
 		finish "$one" 20 one
