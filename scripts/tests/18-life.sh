@@ -105,8 +105,10 @@ refused_connections() {
 	local sockets_before i
 	sockets_before=$(sockets)
 	for i in $(seq "$(rounds 20)"); do
+		# The status of rping is 255.
+		# shellcheck disable=SC2016 # expanded by the inner shell
 		refuse "a connection to nobody ($i)" 'RDMA_CM_EVENT_[A-Z_]*, error -111' \
-			rping -c -a "$RDMA_V4" -p 7999 -C 1
+			sh -c 'rping -c -a "$0" -p 7999 -C 1 || exit 1' "$RDMA_V4"
 	done
 	wait_for 20 "as few TCP sockets as before" sockets_back "$sockets_before"
 	ok "$(rounds 20) refused connections"
