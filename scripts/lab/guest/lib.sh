@@ -299,8 +299,8 @@ make_link() {
 
 # none_left KIND: r0 has no object of this kind, as "rdma resource show" names them.
 none_left() {
-	local objects by=dev
-	[[ $1 != @(qp|cm_id) ]] || by=link
+	local objects by="dev"
+	[[ $1 != @(qp|cm_id) ]] || by="link"
 	objects=$(rdma resource show "$1" "$by" r0) && [ -z "$objects" ]
 }
 no_qps() { none_left qp; }
