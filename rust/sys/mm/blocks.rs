@@ -19,8 +19,8 @@ use crate::sys::bindings;
 const BLOCKS: usize = bindings::RSIW_MAX_PARTS as usize;
 
 /// The shortest rest of a buffer, in octets, for an FPDU of its own. It has the least MULPDU (128,
-/// RFC 5044 section 4.5), length field, CRC and a marker, in whole 32-bit words. A burst whose
-/// charge is refused ends with a shorter rest.
+/// RFC 5044 section 4.5), length field, CRC and a marker, in whole 32-bit words. Where a charge
+/// is refused, a burst ends before a shorter rest.
 ///
 /// Applies if no FPDU can continue in the next buffer. An FPDU that cannot be segmented is shorter:
 /// a Terminate has 80 octets (RFC 5040 section 4.8).
